@@ -1,0 +1,62 @@
+//! The operators' port: metrics and probes over HTTP.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header},
+    response::IntoResponse,
+    routing::get,
+};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{admit::Admission, telemetry::metrics::Metrics};
+
+/// Content type of Prometheus' text format, version 0.0.4.
+const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+#[derive(Clone)]
+struct Admin {
+    admission: Arc<Admission>,
+    metrics: Arc<Metrics>,
+    drain: CancellationToken,
+}
+
+/// Serves `/metrics`, `/healthz` (the process runs) and `/readyz` (it takes new cameras; 503 while
+/// shutting down) until dropped.
+pub async fn serve(
+    listener: TcpListener,
+    admission: Arc<Admission>,
+    metrics: Arc<Metrics>,
+    drain: CancellationToken,
+) {
+    let router = Router::new()
+        .route("/", get(index))
+        .route("/metrics", get(render))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .with_state(Admin { admission, metrics, drain });
+    if let Err(error) = axum::serve(listener, router).await {
+        tracing::error!(%error, "the admin port failed");
+    }
+}
+
+async fn index() -> &'static str {
+    "vedette-server\n\n/metrics  Prometheus metrics\n/healthz  the process runs\n\
+     /readyz   new cameras are accepted\n"
+}
+
+async fn render(State(admin): State<Admin>) -> impl IntoResponse {
+    admin.admission.sample();
+    ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], admin.metrics.render())
+}
+
+async fn ready(State(admin): State<Admin>) -> (StatusCode, &'static str) {
+    if admin.drain.is_cancelled() {
+        (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n")
+    } else {
+        (StatusCode::OK, "ready\n")
+    }
+}

@@ -1,0 +1,94 @@
+//! The one place that maps errors to exit codes, and refusals to gRPC status.
+
+use std::net::SocketAddr;
+
+use tonic::Status;
+
+use crate::{admit::CamerasFull, config::ConfigError, infer::InferError, pipeline::PipelineError};
+
+/// Why the server could not serve. Displays as one line that says what to change.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum ServeError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
+    #[error("{key}: cannot listen on {addr}: {reason}")]
+    Bind { key: &'static str, addr: SocketAddr, reason: String },
+    #[error("the gRPC server failed: {0}")]
+    Transport(String),
+    #[error("cannot start the I/O runtime: {0}")]
+    Runtime(std::io::Error),
+}
+
+impl ServeError {
+    /// Exit code, after BSD's `sysexits.h`: 64 usage, 65 bad data, 66 no such input, 69 unavailable,
+    /// 70 internal.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) => 64,
+            Self::Pipeline(PipelineError::Infer(error)) => match error {
+                InferError::Unreadable { .. } | InferError::Runtime { .. } => 66,
+                InferError::Broken { .. } | InferError::Run(_) => 65,
+                InferError::Labels(_)
+                | InferError::Layout(_)
+                | InferError::InputSize(_)
+                | InferError::Batch(_) => 64,
+            },
+            Self::Bind { .. } => 69,
+            Self::Pipeline(_) | Self::Transport(_) | Self::Runtime(_) => 70,
+        }
+    }
+
+    /// A bind error with what to do about the usual ones.
+    #[must_use]
+    pub fn bind(key: &'static str, addr: SocketAddr, error: &std::io::Error) -> Self {
+        let reason = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "another process listens there; stop it or choose another port".into()
+            }
+            std::io::ErrorKind::PermissionDenied => {
+                "not permitted; ports below 1024 need CAP_NET_BIND_SERVICE".into()
+            }
+            std::io::ErrorKind::AddrNotAvailable => "this machine has no such address".into(),
+            _ => error.to_string(),
+        };
+        Self::Bind { key, addr, reason }
+    }
+}
+
+/// Why a stream or call is not accepted.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum RefusedStream {
+    #[error(transparent)]
+    Full(#[from] CamerasFull),
+    #[error("camera-id must be 1 to 64 characters of A-Z a-z 0-9 . _ -")]
+    BadCameraId,
+    #[error("this server is shutting down; connect to another")]
+    Draining,
+}
+
+impl From<RefusedStream> for Status {
+    fn from(refused: RefusedStream) -> Self {
+        let text = refused.to_string();
+        match refused {
+            RefusedStream::Full(_) => Self::resource_exhausted(text),
+            RefusedStream::BadCameraId => Self::invalid_argument(text),
+            RefusedStream::Draining => Self::unavailable(text),
+        }
+    }
+}
+
+/// The status that ends a stream whose request could not be read.
+#[must_use]
+pub fn unreadable_request(status: Status) -> Status {
+    match status.code() {
+        // Tonic reports a message above the limit as OUT_OF_RANGE; the registry of status codes has
+        // RESOURCE_EXHAUSTED for it, and every other implementation answers that.
+        tonic::Code::OutOfRange => Status::resource_exhausted(status.message()),
+        _ => status,
+    }
+}

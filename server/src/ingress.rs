@@ -1,0 +1,282 @@
+//! The gRPC service: reads frames off streams, gives each its place in the reply queue, and hands it
+//! to admission. Tokio tasks only; nothing here computes.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
+use vedette_proto::{
+    ACCEPTED_FRAMES_KEY, CAMERA_ID_KEY,
+    camera_ai::{
+        DetectRequest, DetectResponse, ServerInfo, ServerInfoRequest,
+        object_detection_server::ObjectDetection,
+    },
+};
+
+use crate::{
+    admit::{Admission, Frame, Registration},
+    clock,
+    config::Config,
+    error::{RefusedStream, unreadable_request},
+    frame::{CameraId, FrameId, Picture, Timing},
+    infer::ModelInfo,
+    limits::{DRAIN_READ, REPLY_QUEUE_FRAMES},
+    response::{Reply, StreamState, Ticket},
+    schedule::CameraKey,
+    telemetry::metrics::{Metrics, Refusal},
+};
+
+/// The `camera_ai.ObjectDetection` service.
+pub struct Ingress {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    admission: Arc<Admission>,
+    model: Arc<ModelInfo>,
+    config: Config,
+    drain: CancellationToken,
+    metrics: Arc<Metrics>,
+    reply_queue: usize,
+}
+
+impl Ingress {
+    /// The service in front of these workers. Once `drain` is cancelled it takes nothing new.
+    #[must_use]
+    pub fn new(
+        admission: Arc<Admission>,
+        model: Arc<ModelInfo>,
+        config: Config,
+        drain: CancellationToken,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        // A lone camera can have a frame or batch with every worker, one waiting, and one in reading.
+        let in_hand = config.frames.workers * config.model.batch + 2;
+        let reply_queue = REPLY_QUEUE_FRAMES.max(in_hand);
+        let shared = Shared { admission, model, config, drain, metrics, reply_queue };
+        Self { shared: Arc::new(shared) }
+    }
+}
+
+impl Shared {
+    fn register(&self, metadata: &MetadataMap) -> Result<Registration, RefusedStream> {
+        if self.drain.is_cancelled() {
+            self.metrics.refused(Refusal::Draining);
+            return Err(RefusedStream::Draining);
+        }
+        let name = metadata
+            .get(CAMERA_ID_KEY)
+            .map(|value| {
+                let name = value.to_str().ok().and_then(CameraId::parse);
+                name.ok_or_else(|| {
+                    self.metrics.refused(Refusal::BadCameraId);
+                    RefusedStream::BadCameraId
+                })
+            })
+            .transpose()?;
+        Ok(self.admission.register(name)?)
+    }
+
+    fn frame(
+        &self,
+        request: DetectRequest,
+        place: mpsc::OwnedPermit<Reply>,
+        stream: &Arc<StreamState>,
+    ) -> Frame {
+        let budget = match request.budget_ms {
+            0 => self.config.frames.budget,
+            ms => Duration::from_millis(ms.into()),
+        };
+        let timing = Timing { received: clock::now(), budget };
+        let id = FrameId(request.frame_id);
+        let ticket =
+            Ticket::new(id, timing, place, Arc::clone(stream), Arc::clone(&self.metrics));
+        Frame { picture: Picture::from_request(request), ticket }
+    }
+}
+
+#[tonic::async_trait]
+impl ObjectDetection for Ingress {
+    type DetectStreamStream = ReplyStream;
+
+    async fn detect_stream(
+        &self,
+        request: Request<Streaming<DetectRequest>>,
+    ) -> Result<Response<ReplyStream>, Status> {
+        let registration = self.shared.register(request.metadata())?;
+        // Bounded by places reserved before a frame is read: a client that does not read its answers
+        // is not read from either, and holds up nobody else.
+        let (replies, queue) = mpsc::channel(self.shared.reply_queue);
+        let reader = Reader {
+            shared: Arc::clone(&self.shared),
+            inbound: request.into_inner(),
+            replies,
+            key: registration.key(),
+            stream: Arc::clone(&registration.stream),
+            accepted: 0,
+        };
+        tracing::debug!(camera = %registration.stream.camera, "stream opened");
+        tokio::spawn(reader.run());
+        Ok(Response::new(ReplyStream { queue, _registration: registration }))
+    }
+
+    async fn detect(
+        &self,
+        request: Request<DetectRequest>,
+    ) -> Result<Response<DetectResponse>, Status> {
+        let registration = self.shared.register(request.metadata())?;
+        let (replies, mut queue) = mpsc::channel(1);
+        let place = replies
+            .try_reserve_owned()
+            .map_err(|_| Status::internal("a new queue has no room"))?;
+        let frame = self.shared.frame(request.into_inner(), place, &registration.stream);
+        self.shared.admission.offer(registration.key(), frame);
+        let reply = queue.recv().await.ok_or_else(|| Status::internal("the frame was lost"))?;
+        reply.map(Response::new)
+    }
+
+    async fn get_server_info(
+        &self,
+        _: Request<ServerInfoRequest>,
+    ) -> Result<Response<ServerInfo>, Status> {
+        let Shared { model, config, .. } = &*self.shared;
+        Ok(Response::new(ServerInfo {
+            version: env!("CARGO_PKG_VERSION").into(),
+            model: model.name.clone(),
+            backend: model.backend.into(),
+            input_width: model.input.0,
+            input_height: model.input.1,
+            labels: model.labels.clone(),
+            max_frame_bytes: config.frames.limits.max_bytes as u64,
+            max_pixels: config.frames.limits.max_pixels,
+            max_cameras: config.net.max_cameras as u32,
+            budget_ms: config.frames.budget.as_millis() as u32,
+            confidence: config.detect.confidence,
+            iou: config.detect.iou,
+            workers: config.frames.workers as u32,
+        }))
+    }
+}
+
+/// Reads one stream's frames.
+struct Reader {
+    shared: Arc<Shared>,
+    inbound: Streaming<DetectRequest>,
+    replies: mpsc::Sender<Reply>,
+    key: CameraKey,
+    stream: Arc<StreamState>,
+    accepted: u64,
+}
+
+/// Why reading ended.
+enum End {
+    /// The client has sent its last frame, or has left.
+    Client,
+    /// The client sent what cannot be read.
+    Unreadable(Status),
+    /// The server is shutting down.
+    Drain,
+}
+
+impl Reader {
+    async fn run(mut self) {
+        let end = self.read().await;
+        let camera = self.stream.camera.clone();
+        let accepted = self.accepted;
+        match end {
+            End::Client => tracing::debug!(%camera, accepted, "stream read to its end"),
+            End::Unreadable(status) => {
+                tracing::debug!(%camera, accepted, %status, "stream ended by its client's request");
+                self.finish(unreadable_request(status)).await;
+            }
+            End::Drain => {
+                self.read_what_has_arrived().await;
+                self.finish(self.drained()).await;
+            }
+        }
+    }
+
+    async fn read(&mut self) -> End {
+        let drain = self.shared.drain.clone();
+        loop {
+            // The answer's place first, then the frame.
+            let place = tokio::select! {
+                place = self.replies.clone().reserve_owned() => place,
+                () = drain.cancelled() => return End::Drain,
+            };
+            // No receiver: the client has left.
+            let Ok(place) = place else { return End::Client };
+            let message = tokio::select! {
+                message = self.inbound.message() => message,
+                () = drain.cancelled() => return End::Drain,
+            };
+            match message {
+                Ok(Some(request)) => self.accept(request, place),
+                Ok(None) => return End::Client,
+                Err(status) => return End::Unreadable(status),
+            }
+        }
+    }
+
+    fn accept(&mut self, request: DetectRequest, place: mpsc::OwnedPermit<Reply>) {
+        self.accepted += 1;
+        let frame = self.shared.frame(request, place, &self.stream);
+        self.shared.admission.offer(self.key, frame);
+    }
+
+    /// At shutdown: accepts the frames that are already here, for a moment and not beyond the room
+    /// for their answers.
+    async fn read_what_has_arrived(&mut self) {
+        let reading = async {
+            while let Ok(place) = self.replies.clone().try_reserve_owned() {
+                let Ok(Some(request)) = self.inbound.message().await else { return };
+                self.accept(request, place);
+            }
+        };
+        // Running out of time is the usual end: a camera that is still there sends on.
+        let _ = tokio::time::timeout(DRAIN_READ, reading).await;
+    }
+
+    fn drained(&self) -> Status {
+        let mut status = Status::unavailable(format!(
+            "this server is shutting down; it has accepted and answered {} frames of this stream",
+            self.accepted
+        ));
+        if let Ok(accepted) = self.accepted.to_string().parse() {
+            status.metadata_mut().insert(ACCEPTED_FRAMES_KEY, accepted);
+        }
+        status
+    }
+
+    /// Ends the stream with a status, after the answers to all accepted frames: all places of the
+    /// queue are free only once those have been handed over.
+    async fn finish(&self, status: Status) {
+        if let Ok(mut places) = self.replies.reserve_many(self.shared.reply_queue).await
+            && let Some(place) = places.next()
+        {
+            place.send(Err(status));
+        }
+    }
+}
+
+/// A stream's answers, in the order of the reply queue. Dropped when the client leaves, and with it
+/// the camera's registration.
+pub struct ReplyStream {
+    queue: mpsc::Receiver<Reply>,
+    _registration: Registration,
+}
+
+impl Stream for ReplyStream {
+    type Item = Reply;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Reply>> {
+        self.queue.poll_recv(cx)
+    }
+}

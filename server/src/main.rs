@@ -1,0 +1,96 @@
+//! Command line -> settings -> runtime -> serve -> drain -> exit code.
+
+use std::{
+    io::{Write, stdout},
+    process::ExitCode,
+    time::Duration,
+};
+
+use tokio::{
+    runtime::{Builder, Runtime},
+    signal::unix::{SignalKind, signal},
+};
+use vedette_server::{
+    cli::{self, Command},
+    config::{Config, ConfigError},
+    error::ServeError,
+    serve, telemetry,
+};
+
+/// Threads for sockets. They move bytes and never compute; a second one keeps the first one's
+/// hiccups (a page fault, a scrape) from holding up every camera.
+const IO_THREADS: usize = 2;
+
+/// How long abandoned tasks may take to end.
+const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(100);
+
+/// Exit code of a shutdown cut short by a second signal: 128 + SIGTERM.
+const EXIT_CUT_SHORT: i32 = 143;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("vedette-server: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run() -> Result<(), ServeError> {
+    let config = match cli::parse(std::env::args_os())? {
+        Command::Print(text) => {
+            // Nobody reads on: `--help | head`.
+            let _ = stdout().write_all(text.as_bytes());
+            return Ok(());
+        }
+        Command::Serve(settings) => settings.check()?,
+    };
+    telemetry::init_logs(&config.log).map_err(ConfigError)?;
+    let runtime = io_runtime()?;
+    let result = runtime.block_on(serve_until_signal(config));
+    runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
+    result
+}
+
+fn io_runtime() -> Result<Runtime, ServeError> {
+    Builder::new_multi_thread()
+        .worker_threads(IO_THREADS)
+        .thread_name("io")
+        .enable_all()
+        .build()
+        .map_err(ServeError::Runtime)
+}
+
+async fn serve_until_signal(config: Config) -> Result<(), ServeError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Runtime)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Runtime)?;
+    let mut next_signal = async move || {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    let running = serve::start(config).await?;
+    announce(&running)?;
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        next_signal().await;
+        let _ = stop.send(());
+        next_signal().await;
+        std::process::exit(EXIT_CUT_SHORT);
+    });
+    running
+        .run_until(async {
+            let _ = stopped.await;
+        })
+        .await
+}
+
+/// The line that scripts wait for.
+fn announce(running: &serve::Running) -> Result<(), ServeError> {
+    let mut stdout = stdout().lock();
+    writeln!(stdout, "listening on {}", running.addr)
+        .and_then(|()| stdout.flush())
+        .map_err(ServeError::Runtime)
+}

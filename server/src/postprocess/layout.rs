@@ -1,0 +1,350 @@
+//! Model families as data: how a family wants its input and how its output is laid out.
+
+use serde::{Deserialize, Serialize};
+
+use super::Candidate;
+use crate::{
+    letterbox::{Align, BoxF},
+    preprocess::ChannelOrder,
+};
+
+/// Name of a family on the command line and in a model's `vedette.layout` metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum FamilyName {
+    /// YOLOX: BGR 0..255, picture top left, rows of x y w h objectness classes as grid offsets.
+    Yolox,
+    /// YOLOv8 and later Ultralytics exports: RGB 0..1, picture centred, columns of x y w h classes
+    /// in pixels.
+    Yolov8,
+}
+
+/// How values are ordered in the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// `anchors x attributes`: an anchor's values lie together.
+    AnchorRows,
+    /// `attributes x anchors`: an attribute's values lie together.
+    AttributeRows,
+}
+
+/// What the first four attributes mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Boxes {
+    /// Centre and size in pixels of the input.
+    Pixels,
+    /// Centre as an offset from the anchor's cell and logarithm of the size, both in strides; cells in
+    /// row-major order, one grid per stride (Ge et al., "YOLOX: Exceeding YOLO Series in 2021").
+    Grid(&'static [u32]),
+}
+
+/// A family of networks.
+#[derive(Debug)]
+pub struct Family {
+    /// Its name.
+    pub name: FamilyName,
+    /// Order of the input planes.
+    pub order: ChannelOrder,
+    /// Factor from 0..=255 to the network's range.
+    pub scale: f32,
+    /// Level of the padding, 0..=255.
+    pub pad: f32,
+    /// Where the picture lies in the input.
+    pub align: Align,
+    /// Input sizes must be multiples of this many pixels.
+    pub stride: u32,
+    /// Input size when neither the model nor the user names one, in pixels.
+    pub default_size: u32,
+    output: Order,
+    boxes: Boxes,
+    objectness: bool,
+}
+
+const YOLOX: Family = Family {
+    name: FamilyName::Yolox,
+    order: ChannelOrder::Bgr,
+    scale: 1.0,
+    pad: 114.0,
+    align: Align::TopLeft,
+    stride: 32,
+    default_size: 416,
+    output: Order::AnchorRows,
+    boxes: Boxes::Grid(&[8, 16, 32]),
+    objectness: true,
+};
+
+const YOLOV8: Family = Family {
+    name: FamilyName::Yolov8,
+    order: ChannelOrder::Rgb,
+    scale: 1.0 / 255.0,
+    pad: 114.0,
+    align: Align::Centre,
+    stride: 32,
+    default_size: 640,
+    output: Order::AttributeRows,
+    boxes: Boxes::Pixels,
+    objectness: false,
+};
+
+/// Shape of one picture's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutputShape {
+    /// Boxes.
+    pub anchors: usize,
+    /// Values per box.
+    pub attributes: usize,
+}
+
+impl Family {
+    /// The family of this name.
+    #[must_use]
+    pub fn get(name: FamilyName) -> &'static Self {
+        match name {
+            FamilyName::Yolox => &YOLOX,
+            FamilyName::Yolov8 => &YOLOV8,
+        }
+    }
+
+    /// Values in front of the class scores.
+    fn header(&self) -> usize {
+        4 + usize::from(self.objectness)
+    }
+
+    /// Classes that an output of this shape scores; `None` when it cannot be this family's.
+    #[must_use]
+    pub fn classes(&self, shape: OutputShape) -> Option<usize> {
+        shape.attributes.checked_sub(self.header()).filter(|&classes| classes > 0)
+    }
+
+    /// Reads an output's dimensions (batch, then two more) for an input of `input` pixels; `None` when
+    /// they cannot be this family's.
+    #[must_use]
+    pub fn shape(&self, dims: &[i64], input: (u32, u32)) -> Option<OutputShape> {
+        let &[_, first, second] = dims else { return None };
+        let (first, second) = (usize::try_from(first).ok()?, usize::try_from(second).ok()?);
+        let (anchors, attributes) = match self.output {
+            Order::AnchorRows => (first, second),
+            Order::AttributeRows => (second, first),
+        };
+        let fits = match self.boxes {
+            Boxes::Grid(strides) => anchors == grid_cells(strides, input),
+            Boxes::Pixels => anchors > 0,
+        };
+        let shape = OutputShape { anchors, attributes };
+        (fits && self.classes(shape).is_some()).then_some(shape)
+    }
+
+    /// Guesses the family by an output's dimensions: YOLOX when the number of anchors is that of its
+    /// grids, else YOLOv8 when there are more anchors than values per anchor.
+    #[must_use]
+    pub fn guess(dims: &[i64], input: (u32, u32)) -> Option<&'static Self> {
+        if YOLOX.shape(dims, input).is_some() {
+            return Some(&YOLOX);
+        }
+        YOLOV8.shape(dims, input).filter(|shape| shape.anchors > shape.attributes).map(|_| &YOLOV8)
+    }
+}
+
+fn grid_cells(strides: &[u32], (width, height): (u32, u32)) -> usize {
+    strides.iter().map(|stride| (width / stride) as usize * (height / stride) as usize).sum()
+}
+
+/// Appends every box whose best class scores at least `threshold`. Boxes and scores that are not
+/// finite are skipped.
+pub fn candidates(
+    family: &Family,
+    shape: OutputShape,
+    output: &[f32],
+    input: (u32, u32),
+    threshold: f32,
+    out: &mut Vec<Candidate>,
+) {
+    let header = family.header();
+    let mut push = |cell: Option<Cell>, best: (usize, f32), xywh: [f32; 4]| {
+        let bbox = decode_box(xywh, cell);
+        let finite = [bbox.x1, bbox.y1, bbox.x2, bbox.y2].iter().all(|edge| edge.is_finite());
+        if finite {
+            out.push(Candidate { bbox, score: best.1.min(1.0), class: best.0 as u32 });
+        }
+    };
+    match family.output {
+        Order::AnchorRows => {
+            let cells = Cells::new(family.boxes, input);
+            for (row, cell) in output.chunks_exact(shape.attributes).zip(cells) {
+                let objectness = if family.objectness { row[4] } else { 1.0 };
+                // No class can lift a score above its objectness, and most anchors see nothing.
+                // Written so that a NaN is skipped.
+                if !(objectness >= threshold) {
+                    continue;
+                }
+                if let Some((class, score)) = best_class(row[header..].iter().copied()) {
+                    let score = score * objectness;
+                    if score >= threshold {
+                        push(cell, (class, score), [row[0], row[1], row[2], row[3]]);
+                    }
+                }
+            }
+        }
+        Order::AttributeRows => {
+            let at = |attribute: usize, anchor: usize| output[attribute * shape.anchors + anchor];
+            let cells = Cells::new(family.boxes, input);
+            for (anchor, cell) in (0..shape.anchors).zip(cells) {
+                let scores = (header..shape.attributes).map(|attribute| at(attribute, anchor));
+                let objectness = if family.objectness { at(4, anchor) } else { 1.0 };
+                if let Some((class, score)) = best_class(scores) {
+                    let score = score * objectness;
+                    if score >= threshold {
+                        push(cell, (class, score), [0, 1, 2, 3].map(|a| at(a, anchor)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The best class and its score; NaN never wins.
+fn best_class(scores: impl Iterator<Item = f32>) -> Option<(usize, f32)> {
+    scores.enumerate().filter(|(_, score)| score.is_finite()).reduce(|best, next| {
+        if next.1 > best.1 { next } else { best }
+    })
+}
+
+/// An anchor's cell: column, row and stride in pixels.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Cell {
+    x: f32,
+    y: f32,
+    stride: f32,
+}
+
+/// The cell of each anchor in turn; `None` for ever where boxes are in pixels.
+struct Cells {
+    strides: std::slice::Iter<'static, u32>,
+    input: (u32, u32),
+    grid: Option<Grid>,
+    pixels: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Grid {
+    stride: u32,
+    next: (u32, u32),
+}
+
+impl Cells {
+    fn new(boxes: Boxes, input: (u32, u32)) -> Self {
+        let (strides, pixels) = match boxes {
+            Boxes::Grid(strides) => (strides.iter(), false),
+            Boxes::Pixels => ([].iter(), true),
+        };
+        Self { strides, input, grid: None, pixels }
+    }
+}
+
+impl Iterator for Cells {
+    type Item = Option<Cell>;
+
+    fn next(&mut self) -> Option<Option<Cell>> {
+        if self.pixels {
+            return Some(None);
+        }
+        loop {
+            if let Some(grid) = &mut self.grid {
+                let (columns, rows) = (self.input.0 / grid.stride, self.input.1 / grid.stride);
+                let (x, y) = grid.next;
+                if y < rows && x < columns {
+                    grid.next = if x + 1 < columns { (x + 1, y) } else { (0, y + 1) };
+                    let (x, y, stride) = (x as f32, y as f32, grid.stride as f32);
+                    return Some(Some(Cell { x, y, stride }));
+                }
+            }
+            self.grid = Some(Grid { stride: *self.strides.next()?, next: (0, 0) });
+        }
+    }
+}
+
+/// Centre and size to edges, in pixels of the input.
+fn decode_box([cx, cy, w, h]: [f32; 4], cell: Option<Cell>) -> BoxF {
+    let (cx, cy, w, h) = match cell {
+        None => (cx, cy, w, h),
+        Some(Cell { x, y, stride }) => {
+            ((cx + x) * stride, (cy + y) * stride, w.exp() * stride, h.exp() * stride)
+        }
+    };
+    BoxF { x1: cx - w / 2.0, y1: cy - h / 2.0, x2: cx + w / 2.0, y2: cy + h / 2.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_are_told_apart_by_shape() {
+        let guess = |dims: &[i64], input| Family::guess(dims, input).map(|family| family.name);
+        assert_eq!(guess(&[1, 3549, 85], (416, 416)), Some(FamilyName::Yolox));
+        assert_eq!(guess(&[1, 2184, 85], (416, 256)), Some(FamilyName::Yolox));
+        assert_eq!(guess(&[1, 84, 8400], (640, 640)), Some(FamilyName::Yolov8));
+        assert_eq!(guess(&[4, 7, 1024], (640, 640)), Some(FamilyName::Yolov8));
+        assert_eq!(guess(&[1, 3549, 85], (640, 640)), None, "neither its grids nor columns");
+        assert_eq!(guess(&[1, 1000], (224, 224)), None, "a classifier");
+        assert_eq!(guess(&[1, 4, 1024], (640, 640)), None, "no classes");
+    }
+
+    fn find(family: &Family, dims: &[i64], input: (u32, u32), output: &[f32]) -> Vec<Candidate> {
+        let shape = family.shape(dims, input).expect("shape");
+        let mut out = Vec::new();
+        candidates(family, shape, output, input, 0.5, &mut out);
+        out
+    }
+
+    #[test]
+    fn yolox_grid_offsets_by_hand() {
+        // 32x64 input: 4x8 cells of 8, 2x4 of 16, 1x2 of 32; two classes.
+        let input = (32, 64);
+        let mut output = vec![0.0; 42 * 7];
+        // Second cell of the last grid: column 0, row 1, stride 32.
+        output[41 * 7..].copy_from_slice(&[0.5, -0.25, 0.0, 2.0_f32.ln(), 0.9, 0.2, 0.8]);
+        // First cell of the second grid, below the threshold once multiplied.
+        output[32 * 7..33 * 7].copy_from_slice(&[0.0, 0.0, 0.0, 0.0, 0.6, 0.8, 0.1]);
+        let found = find(&YOLOX, &[1, 42, 7], input, &output);
+        assert_eq!(found.len(), 1);
+        let Candidate { bbox, score, class } = found[0];
+        assert_eq!(class, 1);
+        assert!((score - 0.72).abs() < 1e-6);
+        // Centre (16, 24), size 32 x 64.
+        for (got, want) in [bbox.x1, bbox.y1, bbox.x2, bbox.y2].iter().zip([0.0, -8.0, 32.0, 56.0]) {
+            assert!((got - want).abs() < 1e-4, "{bbox:?}");
+        }
+    }
+
+    #[test]
+    fn yolov8_columns_by_hand() {
+        // 5 anchors, 3 classes; anchor 3 holds a box of class 2.
+        let mut output = vec![0.0; 7 * 5];
+        for (attribute, value) in [(0, 50.0), (1, 40.0), (2, 20.0), (3, 10.0), (6, 0.75)] {
+            output[attribute * 5 + 3] = value;
+        }
+        let found = find(&YOLOV8, &[1, 7, 5], (64, 64), &output);
+        let bbox = BoxF { x1: 40.0, y1: 35.0, x2: 60.0, y2: 45.0 };
+        assert_eq!(found, [Candidate { bbox, score: 0.75, class: 2 }]);
+    }
+
+    #[test]
+    fn values_that_are_not_finite_are_skipped() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for attribute in 0..7 {
+                let mut output = vec![0.0; 7 * 5];
+                for (row, value) in [(0, 50.0), (1, 40.0), (2, 20.0), (3, 10.0), (6, 0.75)] {
+                    output[row * 5] = value;
+                }
+                output[attribute * 5] = bad;
+                let found = find(&YOLOV8, &[1, 7, 5], (64, 64), &output);
+                let survives = attribute == 4 || attribute == 5;
+                assert_eq!(found.len(), usize::from(survives), "{bad} at {attribute}");
+            }
+        }
+        let mut output = vec![f32::NAN; 42 * 7];
+        output[0] = 1.0;
+        assert_eq!(find(&YOLOX, &[1, 42, 7], (32, 64), &output), []);
+    }
+}

@@ -1,0 +1,242 @@
+//! Pixels to tensor in one pass: resize, letterbox, channel order, NCHW layout and scaling, fused.
+//!
+//! Bilinear with half-pixel centres and clamped borders, as OpenCV's `INTER_LINEAR`, which is what
+//! these networks were trained with; but not rounded to integers in between.
+
+use crate::{
+    decode::PixelView,
+    letterbox::{Align, Letterbox},
+};
+
+/// Channel order of the network's input planes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the field's own names")]
+pub enum ChannelOrder {
+    Rgb,
+    Bgr,
+}
+
+/// How a network wants its input.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct InputSpec {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Order of the planes.
+    pub order: ChannelOrder,
+    /// Factor from 0..=255 to the network's range.
+    pub scale: f32,
+    /// Level of the padding, 0..=255, before `scale`.
+    pub pad: f32,
+    /// Where the picture lies.
+    pub align: Align,
+}
+
+impl InputSpec {
+    /// Values of one picture: three planes of `width * height`.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        3 * self.width as usize * self.height as usize
+    }
+}
+
+/// Sampling positions along one axis: two neighbours and the weight of the second.
+#[derive(Debug, Default)]
+struct Taps {
+    lengths: (u32, u32),
+    taps: Vec<(usize, usize, f32)>,
+}
+
+impl Taps {
+    /// Positions for scaling `source` samples to `scaled`; kept while the lengths stay the same.
+    fn prepare(&mut self, source: u32, scaled: u32) -> &[(usize, usize, f32)] {
+        if self.lengths != (source, scaled) {
+            self.lengths = (source, scaled);
+            self.taps.clear();
+            let step = f64::from(source) / f64::from(scaled);
+            let last = source as usize - 1;
+            self.taps.extend((0..scaled).map(|i| {
+                let position = ((f64::from(i) + 0.5) * step - 0.5).clamp(0.0, last as f64);
+                let first = position as usize;
+                (first, (first + 1).min(last), (position - first as f64) as f32)
+            }));
+        }
+        &self.taps
+    }
+}
+
+/// Fills input tensors, reusing its buffers. One per worker.
+#[derive(Debug, Default)]
+pub struct Preprocessor {
+    columns: Taps,
+    rows: Taps,
+    buffers: [Vec<u8>; 2],
+}
+
+impl Preprocessor {
+    /// Writes `pixels` into `tensor`, `spec.values()` long and laid out as three planes, and returns
+    /// where the picture lies in it. Every value is written, so the tensor may hold anything before.
+    ///
+    /// # Panics
+    /// When the tensor has another length.
+    pub fn run(
+        &mut self,
+        pixels: &PixelView<'_>,
+        source: (u32, u32),
+        spec: &InputSpec,
+        tensor: &mut [f32],
+    ) -> Letterbox {
+        assert_eq!(tensor.len(), spec.values(), "tensor of another size");
+        let letterbox = Letterbox::fit(source, (spec.width, spec.height), spec.align);
+        let width = spec.width as usize;
+        let (left, top) = (letterbox.offset.0 as usize, letterbox.offset.1 as usize);
+        let (scaled_w, scaled_h) = (letterbox.scaled.0 as usize, letterbox.scaled.1 as usize);
+        let columns = self.columns.prepare(source.0, letterbox.scaled.0);
+        let rows = self.rows.prepare(source.1, letterbox.scaled.1);
+        let pad = spec.pad * spec.scale;
+
+        let mut planes = split_planes(tensor, spec.order);
+        for plane in &mut planes {
+            plane[..top * width].fill(pad);
+            plane[(top + scaled_h) * width..].fill(pad);
+        }
+        let [above, below] = &mut self.buffers;
+        for (y, &(first, second, weight)) in rows.iter().enumerate() {
+            let upper = pixels.rgb_row(first, above);
+            let lower = if second == first { upper } else { pixels.rgb_row(second, below) };
+            let start = (top + y) * width;
+            let [r, g, b] = planes.each_mut().map(|plane| &mut plane[start..start + width]);
+            for line in [&mut *r, &mut *g, &mut *b] {
+                line[..left].fill(pad);
+                line[left + scaled_w..].fill(pad);
+            }
+            let span = left..left + scaled_w;
+            blend_row(
+                upper,
+                lower,
+                weight,
+                columns,
+                spec.scale,
+                [&mut r[span.clone()], &mut g[span.clone()], &mut b[span]],
+            );
+        }
+        letterbox
+    }
+}
+
+/// The planes for red, green and blue, in whichever order they lie in the tensor.
+fn split_planes(tensor: &mut [f32], order: ChannelOrder) -> [&mut [f32]; 3] {
+    let area = tensor.len() / 3;
+    let (first, rest) = tensor.split_at_mut(area);
+    let (second, third) = rest.split_at_mut(area);
+    match order {
+        ChannelOrder::Rgb => [first, second, third],
+        ChannelOrder::Bgr => [third, second, first],
+    }
+}
+
+/// One row of the scaled picture out of two rows of the source.
+fn blend_row(
+    upper: &[u8],
+    lower: &[u8],
+    weight: f32,
+    columns: &[(usize, usize, f32)],
+    scale: f32,
+    [red, green, blue]: [&mut [f32]; 3],
+) {
+    let outputs = red.iter_mut().zip(green.iter_mut()).zip(blue.iter_mut());
+    for (&(a, b, wx), ((r, g), bl)) in columns.iter().zip(outputs) {
+        let channel = |c: usize| {
+            let [ul, ur] = [upper[a * 3 + c], upper[b * 3 + c]].map(f32::from);
+            let [ll, lr] = [lower[a * 3 + c], lower[b * 3 + c]].map(f32::from);
+            let top = ul + (ur - ul) * wx;
+            let bottom = ll + (lr - ll) * wx;
+            (top + (bottom - top) * weight) * scale
+        };
+        *r = channel(0);
+        *g = channel(1);
+        *bl = channel(2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn spec(width: u32, height: u32) -> InputSpec {
+        InputSpec {
+            width,
+            height,
+            order: ChannelOrder::Bgr,
+            scale: 1.0,
+            pad: 114.0,
+            align: Align::Centre,
+        }
+    }
+
+    fn run(width: u32, height: u32, rgb: &[u8], spec: &InputSpec) -> (Letterbox, Vec<f32>) {
+        let mut tensor = vec![f32::NAN; spec.values()];
+        let view = PixelView::rgb(width, height, rgb);
+        let letterbox = Preprocessor::default().run(&view, (width, height), spec, &mut tensor);
+        (letterbox, tensor)
+    }
+
+    #[test]
+    fn same_size_is_a_copy_with_planes_in_order() {
+        let rgb: Vec<u8> = (0..4 * 2 * 3).map(|v| v as u8 * 10).collect();
+        let (_, tensor) = run(4, 2, &rgb, &spec(4, 2));
+        for i in 0..8 {
+            assert_eq!(tensor[i], f32::from(rgb[i * 3 + 2]), "blue first");
+            assert_eq!(tensor[8 + i], f32::from(rgb[i * 3 + 1]));
+            assert_eq!(tensor[16 + i], f32::from(rgb[i * 3]));
+        }
+        let rgb_order = InputSpec { order: ChannelOrder::Rgb, scale: 1.0 / 255.0, ..spec(4, 2) };
+        let (_, tensor) = run(4, 2, &rgb, &rgb_order);
+        assert!((tensor[1] - f32::from(rgb[3]) / 255.0).abs() < 1e-6, "red first, scaled");
+    }
+
+    #[test]
+    fn halving_averages_the_middle_pixels() {
+        let gray: Vec<u8> = [0, 100, 200, 40].iter().flat_map(|&v| [v; 3]).collect();
+        let (_, tensor) = run(4, 1, &gray, &spec(2, 1));
+        assert_eq!(tensor[..2], [50.0, 120.0]);
+    }
+
+    proptest! {
+        /// Every value is written; the picture's area holds its values, the rest the padding.
+        #[test]
+        fn covers_the_whole_input(
+            source in (1..50_u32, 1..50_u32),
+            input in (1..50_u32, 1..50_u32),
+            level in 0..=255_u8,
+        ) {
+            let rgb = vec![level; (source.0 * source.1 * 3) as usize];
+            let (l, tensor) = run(source.0, source.1, &rgb, &spec(input.0, input.1));
+            for (i, value) in tensor.iter().enumerate() {
+                let at = (i as u32 % (input.0 * input.1) % input.0, i as u32 % (input.0 * input.1) / input.0);
+                let inside = (l.offset.0..l.offset.0 + l.scaled.0).contains(&at.0)
+                    && (l.offset.1..l.offset.1 + l.scaled.1).contains(&at.1);
+                let want = if inside { f32::from(level) } else { 114.0 };
+                prop_assert_eq!(*value, want, "at {:?}", at);
+            }
+        }
+
+        /// A linear ramp stays linear under bilinear scaling, away from the clamped borders.
+        #[test]
+        fn ramps_stay_ramps(width in 8..200_u32, scaled in 8..200_u32) {
+            let rgb: Vec<u8> = (0..width).flat_map(|x| [(x * 255 / width) as u8; 3]).collect();
+            let (l, tensor) = run(width, 1, &rgb, &spec(scaled, 1));
+            prop_assert_eq!(l.scaled.0, scaled);
+            let step = f64::from(width) / f64::from(scaled);
+            for x in 0..scaled {
+                let position = (f64::from(x) + 0.5) * step - 0.5;
+                if position < 0.0 || position > f64::from(width - 1) { continue; }
+                let want = position * 255.0 / f64::from(width);
+                prop_assert!((f64::from(tensor[x as usize]) - want).abs() <= 1.0);
+            }
+        }
+    }
+}

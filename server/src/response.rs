@@ -1,0 +1,305 @@
+//! Answers: each frame's reserved place in its stream's reply queue, and the order of answers.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::sync::mpsc::OwnedPermit;
+use tonic::Status;
+use vedette_proto::camera_ai::{DetectResponse, Object, StageTimes};
+
+use crate::{
+    clock::{self, micros_u32},
+    frame::{CameraId, FrameId, Outcome, Timing},
+    telemetry::metrics::Metrics,
+};
+
+/// What a stream's reply queue carries.
+pub type Reply = Result<DetectResponse, Status>;
+
+/// Time spent in each stage; zero for a stage that was not reached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the stages are named")]
+pub struct StageDurations {
+    pub queue: Duration,
+    pub decode: Duration,
+    pub preprocess: Duration,
+    pub inference: Duration,
+    pub postprocess: Duration,
+}
+
+/// What is said of a frame.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// Detected objects; only with `Outcome::Ok`.
+    pub objects: Vec<Object>,
+    /// One line for people; empty for `Outcome::Ok`.
+    pub detail: String,
+    /// Upright picture in pixels; 0 when unknown.
+    pub size: (u32, u32),
+    /// Where the time went.
+    pub times: StageDurations,
+    /// Model that answered; only with `Outcome::Ok`.
+    pub model: String,
+}
+
+impl Answer {
+    /// An answer that says why there is none.
+    #[must_use]
+    pub fn refusal(detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), ..Self::default() }
+    }
+}
+
+/// What the frames of one stream share.
+#[derive(Debug)]
+pub struct StreamState {
+    /// Name of the camera, for logs.
+    pub camera: CameraId,
+    gone: AtomicBool,
+    // A lock because workers on several threads finish frames of one stream; held for a few moves,
+    // never across an await.
+    order: Mutex<InOrder<Ready>>,
+}
+
+type Ready = (OwnedPermit<Reply>, DetectResponse, Timing);
+
+impl StreamState {
+    /// State of a new stream.
+    #[must_use]
+    pub fn new(camera: CameraId) -> Self {
+        Self { camera, gone: AtomicBool::new(false), order: Mutex::new(InOrder::default()) }
+    }
+
+    /// The client has left: nothing more can be answered.
+    pub fn leave(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+
+    /// Whether the client has left.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+}
+
+/// The right and the duty to answer one frame, exactly once. Dropped unanswered (a worker panicked),
+/// it answers `INTERNAL`.
+#[derive(Debug)]
+pub struct Ticket {
+    id: FrameId,
+    /// When the frame came and how long it is worth computing.
+    pub timing: Timing,
+    place: Option<OwnedPermit<Reply>>,
+    stream: Arc<StreamState>,
+    metrics: Arc<Metrics>,
+    turn: Option<u64>,
+}
+
+impl Ticket {
+    /// A ticket for a frame just read, which is counted as received here and nowhere else.
+    #[must_use]
+    pub fn new(
+        id: FrameId,
+        timing: Timing,
+        place: OwnedPermit<Reply>,
+        stream: Arc<StreamState>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        metrics.frames_received.increment(1);
+        Self { id, timing, place: Some(place), stream, metrics, turn: None }
+    }
+
+    /// Whether nobody waits for the answer any more.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.stream.is_gone()
+    }
+
+    /// Takes a turn in the order of computed answers. Called in the order in which the frames of one
+    /// camera are picked.
+    pub fn begin(&mut self) {
+        let mut order = self.stream.order.lock().unwrap_or_else(PoisonError::into_inner);
+        self.turn = Some(order.begin());
+    }
+
+    /// Answers the frame.
+    pub fn answer(mut self, outcome: Outcome, answer: Answer) {
+        self.send(outcome, answer);
+    }
+
+    fn send(&mut self, outcome: Outcome, answer: Answer) {
+        let Some(place) = self.place.take() else { return };
+        let outcome = if self.stream.is_gone() { Outcome::ClientGone } else { outcome };
+        self.metrics.outcome(outcome);
+        let times = answer.times;
+        let response = DetectResponse {
+            frame_id: self.id.0,
+            objects: answer.objects,
+            outcome: outcome.to_wire().into(),
+            detail: answer.detail,
+            image_width: answer.size.0,
+            image_height: answer.size.1,
+            times: Some(StageTimes {
+                queue_us: micros_u32(times.queue),
+                decode_us: micros_u32(times.decode),
+                preprocess_us: micros_u32(times.preprocess),
+                inference_us: micros_u32(times.inference),
+                postprocess_us: micros_u32(times.postprocess),
+                total_us: 0,
+            }),
+            model: answer.model,
+        };
+        let ready = (place, response, self.timing);
+        match self.turn {
+            None => hand_over(ready, &self.metrics),
+            Some(turn) => {
+                let mut order = self.stream.order.lock().unwrap_or_else(PoisonError::into_inner);
+                order.finish(turn, ready, |ready| hand_over(ready, &self.metrics));
+            }
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.send(Outcome::Internal, Answer::refusal("the server failed on this frame"));
+    }
+}
+
+/// Puts a response into its reserved place; this never waits.
+fn hand_over((place, mut response, timing): Ready, metrics: &Metrics) {
+    let total = total(timing, clock::now());
+    if let Some(times) = &mut response.times {
+        times.total_us = micros_u32(total);
+    }
+    if response.outcome == i32::from(Outcome::Ok.to_wire()) {
+        metrics.frame_seconds.record(total);
+    }
+    place.send(Ok(response));
+}
+
+fn total(timing: Timing, now: Instant) -> Duration {
+    now.saturating_duration_since(timing.received)
+}
+
+/// Releases results in the order in which they were begun, however they finish. Holds no more entries
+/// than frames are being computed at the same time.
+#[derive(Debug)]
+struct InOrder<T> {
+    first: u64,
+    pending: VecDeque<Option<T>>,
+}
+
+impl<T> Default for InOrder<T> {
+    fn default() -> Self {
+        Self { first: 0, pending: VecDeque::new() }
+    }
+}
+
+impl<T> InOrder<T> {
+    fn begin(&mut self) -> u64 {
+        self.pending.push_back(None);
+        self.first + self.pending.len() as u64 - 1
+    }
+
+    fn finish(&mut self, turn: u64, result: T, mut release: impl FnMut(T)) {
+        let place = usize::try_from(turn - self.first).unwrap_or(usize::MAX);
+        if let Some(entry) = self.pending.get_mut(place) {
+            *entry = Some(result);
+        }
+        while matches!(self.pending.front(), Some(Some(_))) {
+            if let Some(result) = self.pending.pop_front().flatten() {
+                self.first += 1;
+                release(result);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tokio::sync::mpsc;
+    use vedette_proto::camera_ai as pb;
+
+    use super::*;
+
+    fn ticket(
+        id: u64,
+        stream: &Arc<StreamState>,
+        tx: &mpsc::Sender<Reply>,
+        metrics: &Arc<Metrics>,
+    ) -> Ticket {
+        let timing = Timing { received: clock::now(), budget: Duration::from_secs(1) };
+        let place = tx.clone().try_reserve_owned().expect("room");
+        Ticket::new(FrameId(id), timing, place, Arc::clone(stream), Arc::clone(metrics))
+    }
+
+    fn setup() -> (Arc<StreamState>, mpsc::Sender<Reply>, mpsc::Receiver<Reply>, Arc<Metrics>) {
+        let (tx, rx) = mpsc::channel(8);
+        let stream = Arc::new(StreamState::new(CameraId::unnamed(1)));
+        (stream, tx, rx, Arc::new(Metrics::new()))
+    }
+
+    fn received(rx: &mut mpsc::Receiver<Reply>) -> Vec<(u64, pb::Outcome)> {
+        std::iter::from_fn(|| rx.try_recv().ok())
+            .map(|reply| reply.map(|r| (r.frame_id, r.outcome())).expect("a response"))
+            .collect()
+    }
+
+    #[test]
+    fn computed_answers_keep_their_order_and_refusals_overtake() {
+        let (stream, tx, mut rx, metrics) = setup();
+        let [mut first, mut second, third] = [1, 2, 3].map(|id| ticket(id, &stream, &tx, &metrics));
+        first.begin();
+        second.begin();
+        second.answer(Outcome::Ok, Answer::default());
+        third.answer(Outcome::Superseded, Answer::refusal("newer frame"));
+        assert_eq!(received(&mut rx), [(3, pb::Outcome::Superseded)]);
+        first.answer(Outcome::Ok, Answer::default());
+        assert_eq!(received(&mut rx), [(1, pb::Outcome::Ok), (2, pb::Outcome::Ok)]);
+        assert_eq!(metrics.counted(), (3, 3));
+    }
+
+    #[test]
+    fn a_dropped_ticket_still_answers() {
+        let (stream, tx, mut rx, metrics) = setup();
+        let mut lost = ticket(7, &stream, &tx, &metrics);
+        lost.begin();
+        drop(lost);
+        assert_eq!(received(&mut rx), [(7, pb::Outcome::Internal)]);
+        assert_eq!(metrics.counted(), (1, 1));
+    }
+
+    #[test]
+    fn frames_of_a_client_that_left_are_counted_as_such() {
+        let (stream, tx, rx, metrics) = setup();
+        let frame = ticket(1, &stream, &tx, &metrics);
+        drop(rx);
+        stream.leave();
+        frame.answer(Outcome::Ok, Answer::default());
+        let text = metrics.render();
+        assert!(text.contains("vedette_frames_total{outcome=\"client_gone\"} 1"), "{text}");
+        assert!(text.contains("vedette_frames_total{outcome=\"ok\"} 0"), "{text}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_of_finishing_releases_in_order_of_beginning(
+            order in Just((0..12_u64).collect::<Vec<_>>()).prop_shuffle(),
+        ) {
+            let mut in_order = InOrder::default();
+            for turn in 0..12 { prop_assert_eq!(in_order.begin(), turn); }
+            let mut released = Vec::new();
+            for turn in order { in_order.finish(turn, turn, |t| released.push(t)); }
+            prop_assert_eq!(released, (0..12).collect::<Vec<_>>());
+            prop_assert_eq!(in_order.begin(), 12);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! A server's life: bind, start the workers, serve, drain, end.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Server, server::TcpIncoming};
+use tonic_health::server::HealthReporter;
+use vedette_proto::{
+    FILE_DESCRIPTOR_SET, camera_ai::object_detection_server::ObjectDetectionServer,
+};
+
+use crate::{
+    admin,
+    admit::Admission,
+    config::Config,
+    error::ServeError,
+    ingress::Ingress,
+    limits::{
+        CONNECTION_WINDOW_BYTES, GRACE_RESERVE, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT,
+        METRICS_UPKEEP, OVERSIZE_FACTOR, REQUEST_OVERHEAD_BYTES, STREAM_WINDOW_BYTES,
+    },
+    pipeline::Pipeline,
+    telemetry::metrics::Metrics,
+};
+
+type Service = ObjectDetectionServer<Ingress>;
+
+/// How often the drain looks whether the last stream has ended.
+const DRAIN_POLL: Duration = Duration::from_millis(10);
+
+/// A server that serves.
+pub struct Running {
+    /// Where cameras connect.
+    pub addr: SocketAddr,
+    /// Where operators connect.
+    pub admin_addr: SocketAddr,
+    /// Its metrics.
+    pub metrics: Arc<Metrics>,
+    admission: Arc<Admission>,
+    pipeline: Pipeline,
+    health: HealthReporter,
+    drain: CancellationToken,
+    grace: Duration,
+    serving: JoinHandle<Result<(), tonic::transport::Error>>,
+    helpers: Vec<JoinHandle<()>>,
+}
+
+/// Binds both ports, loads the model, starts the workers and serves.
+///
+/// # Errors
+/// With one line that says what to change.
+pub async fn start(config: Config) -> Result<Running, ServeError> {
+    // The ports first: a port that is taken is reported before seconds of loading.
+    let listener = bind("addr", config.net.addr).await?;
+    let admin_listener = bind("admin_addr", config.net.admin_addr).await?;
+    let addr = local(&listener, config.net.addr);
+    let admin_addr = local(&admin_listener, config.net.admin_addr);
+
+    let metrics = Arc::new(Metrics::new());
+    let pipeline = {
+        let (config, metrics) = (config.clone(), Arc::clone(&metrics));
+        tokio::task::spawn_blocking(move || Pipeline::start(&config, &metrics))
+            .await
+            .map_err(|error| ServeError::Transport(error.to_string()))??
+    };
+    let admission = Arc::clone(&pipeline.admission);
+    let drain = CancellationToken::new();
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<Service>().await;
+
+    let max_message = config.frames.limits.max_bytes * OVERSIZE_FACTOR + REQUEST_OVERHEAD_BYTES;
+    let grace = config.net.grace;
+    let reflection = config.net.reflection.then(reflection_service);
+    let ingress = Ingress::new(
+        Arc::clone(&admission),
+        Arc::clone(&pipeline.model),
+        config,
+        drain.clone(),
+        Arc::clone(&metrics),
+    );
+    let serving = {
+        let drain = drain.clone();
+        let router = Server::builder()
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .add_service(Service::new(ingress).max_decoding_message_size(max_message))
+            .add_service(health_service)
+            .add_optional_service(reflection);
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        tokio::spawn(async move {
+            router.serve_with_incoming_shutdown(incoming, drain.cancelled_owned()).await
+        })
+    };
+    metrics.ready.set(1.0);
+    let helpers = vec![
+        tokio::spawn(admin::serve(
+            admin_listener,
+            Arc::clone(&admission),
+            Arc::clone(&metrics),
+            drain.clone(),
+        )),
+        tokio::spawn(upkeep(Arc::clone(&metrics))),
+    ];
+    tracing::info!(
+        %addr,
+        %admin_addr,
+        model = pipeline.model.name,
+        backend = pipeline.model.backend,
+        input = ?pipeline.model.input,
+        "serving"
+    );
+    Ok(Running {
+        addr,
+        admin_addr,
+        metrics,
+        admission,
+        pipeline,
+        health,
+        drain,
+        grace,
+        serving,
+        helpers,
+    })
+}
+
+impl Running {
+    /// Serves until `stop` resolves, then drains: no new streams, every frame in hand answered, and
+    /// back within the grace time whatever the peers do.
+    ///
+    /// # Errors
+    /// When the gRPC server fails while serving.
+    pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
+        tokio::select! {
+            ended = &mut self.serving => return transport_result(ended),
+            () = stop => {}
+        }
+        let cameras = self.admission.cameras();
+        tracing::info!(cameras, grace = ?self.grace, "shutting down");
+        self.metrics.ready.set(0.0);
+        self.health.set_not_serving::<Service>().await;
+        self.health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        self.drain.cancel();
+
+        let streams_end = async {
+            while self.admission.cameras() > 0 {
+                tokio::time::sleep(DRAIN_POLL).await;
+            }
+            // The last answers are on their way through the sockets. Connections that hold on, such
+            // as a watcher of the health service, are not waited for.
+            tokio::time::sleep(GRACE_RESERVE).await;
+        };
+        let deadline = self.grace.saturating_sub(GRACE_RESERVE);
+        let ended = tokio::select! {
+            ended = &mut self.serving => transport_result(ended),
+            () = streams_end => Ok(()),
+            () = tokio::time::sleep(deadline) => {
+                let cameras = self.admission.cameras();
+                tracing::warn!(cameras, "the grace time is up; leaving streams that do not end");
+                Ok(())
+            }
+        };
+        self.serving.abort();
+        self.helpers.iter().for_each(JoinHandle::abort);
+        drop(self.pipeline);
+        tracing::info!("stopped");
+        ended
+    }
+}
+
+async fn bind(key: &'static str, addr: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(addr).await.map_err(|error| ServeError::bind(key, addr, &error))
+}
+
+fn local(listener: &TcpListener, asked: SocketAddr) -> SocketAddr {
+    listener.local_addr().unwrap_or(asked)
+}
+
+fn transport_result(
+    ended: Result<Result<(), tonic::transport::Error>, tokio::task::JoinError>,
+) -> Result<(), ServeError> {
+    match ended {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(ServeError::Transport(error.to_string())),
+        Err(error) => Err(ServeError::Transport(error.to_string())),
+    }
+}
+
+fn reflection_service() -> tonic_reflection::server::v1::ServerReflectionServer<
+    impl tonic_reflection::server::v1::ServerReflection,
+> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .expect("the descriptor set was written by the compiler of this build")
+}
+
+async fn upkeep(metrics: Arc<Metrics>) {
+    let mut tick = tokio::time::interval(METRICS_UPKEEP);
+    loop {
+        tick.tick().await;
+        metrics.upkeep();
+    }
+}

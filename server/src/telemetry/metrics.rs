@@ -1,0 +1,319 @@
+//! Every metric of the server: names, meanings and handles. No other file names one.
+//!
+//! Times are in seconds, sizes in bytes, as Prometheus recommends. Series do not depend on the number
+//! of cameras.
+
+use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder as _, Unit};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+
+use crate::{decode::DecodeError, frame::Outcome, infer::ModelInfo};
+
+const FRAMES_RECEIVED: &str = "vedette_frames_received_total";
+const FRAMES: &str = "vedette_frames_total";
+const BAD_FRAMES: &str = "vedette_bad_frames_total";
+const STAGE_SECONDS: &str = "vedette_stage_seconds";
+const FRAME_SECONDS: &str = "vedette_frame_seconds";
+const STREAMS: &str = "vedette_streams";
+const STREAMS_OPENED: &str = "vedette_streams_opened_total";
+const STREAMS_REFUSED: &str = "vedette_streams_refused_total";
+const DECODE_BYTES: &str = "vedette_decode_bytes_total";
+const DAMAGED_FRAMES: &str = "vedette_damaged_frames_total";
+const DETECTIONS: &str = "vedette_detections_total";
+const BATCH_FRAMES: &str = "vedette_batch_frames";
+const WAITING_FRAMES: &str = "vedette_waiting_frames";
+const COMPUTING_FRAMES: &str = "vedette_computing_frames";
+const WORKERS: &str = "vedette_workers";
+const WORKER_PANICS: &str = "vedette_worker_panics_total";
+const MAX_CAMERAS: &str = "vedette_max_cameras";
+const READY: &str = "vedette_ready";
+const MODEL_INFO: &str = "vedette_model_info";
+const BUILD_INFO: &str = "vedette_build_info";
+
+/// Bucket bounds of all times, in seconds: from a stage's fraction of a millisecond to a stall, dense
+/// around the 0.1 s within which an answer must arrive.
+const SECONDS_BUCKETS: [f64; 29] = [
+    0.000_25, 0.000_5, 0.001, 0.001_5, 0.002, 0.003, 0.004, 0.005, 0.007_5, 0.01, 0.015, 0.02, 0.03,
+    0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.095, 0.1, 0.105, 0.11, 0.125, 0.15, 0.2, 0.5, 1.0, 5.0,
+];
+
+/// Bucket bounds of frames per inference.
+const BATCH_BUCKETS: [f64; 6] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
+
+/// The stages of a frame, as the label of [`STAGE_SECONDS`].
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the stages are named")]
+pub struct StageHistograms {
+    pub queue: Histogram,
+    pub decode: Histogram,
+    pub preprocess: Histogram,
+    pub inference: Histogram,
+    pub postprocess: Histogram,
+}
+
+/// Why a stream was not accepted, as the label of [`STREAMS_REFUSED`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// `max-cameras` was reached.
+    MaxCameras,
+    /// The `camera-id` breaks the rule.
+    BadCameraId,
+    /// The server was shutting down.
+    Draining,
+}
+
+impl Refusal {
+    const ALL: [Self; 3] = [Self::MaxCameras, Self::BadCameraId, Self::Draining];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::MaxCameras => "max_cameras",
+            Self::BadCameraId => "bad_camera_id",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+/// Handles to the metrics of one server, registered once.
+#[expect(missing_docs, reason = "described where they are registered")]
+pub struct Metrics {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+    pub frames_received: Counter,
+    frames: [Counter; Outcome::ALL.len()],
+    bad_frames: [Counter; DecodeError::REASONS.len()],
+    refused: [Counter; Refusal::ALL.len()],
+    pub stages: StageHistograms,
+    pub frame_seconds: Histogram,
+    pub streams: Gauge,
+    pub streams_opened: Counter,
+    pub decode_bytes: Counter,
+    pub damaged_frames: Counter,
+    pub detections: Counter,
+    pub batch_frames: Histogram,
+    pub waiting_frames: Gauge,
+    pub computing_frames: Gauge,
+    pub workers: Gauge,
+    pub worker_panics: Counter,
+    pub max_cameras: Gauge,
+    pub ready: Gauge,
+    process: metrics_process::Collector,
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Registers every metric with a recorder of this server's own.
+    ///
+    /// # Panics
+    /// Never: the bucket lists are not empty.
+    #[must_use]
+    pub fn new() -> Self {
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS_BUCKETS)
+            .and_then(|builder| {
+                builder.set_buckets_for_metric(Matcher::Full(BATCH_FRAMES.into()), &BATCH_BUCKETS)
+            })
+            .expect("the bucket lists are not empty")
+            .build_recorder();
+        let to = Registrar(&recorder);
+        let stage = |name| {
+            let help = "Time of a frame in one stage; inference is that of its whole batch";
+            to.histogram(STAGE_SECONDS, help, Unit::Seconds, &[("stage", name)])
+        };
+        let frames = "Frames by what became of them; their sum is the frames received";
+        let bad = "Frames answered BAD_IMAGE or UNSUPPORTED, by reason";
+        let refused = "Streams and calls that were not accepted, by reason";
+        Self {
+            frames_received: to.counter(FRAMES_RECEIVED, "Frames read off the wire", &[]),
+            frames: Outcome::ALL.map(|o| to.counter(FRAMES, frames, &[("outcome", o.label())])),
+            bad_frames: DecodeError::REASONS
+                .map(|reason| to.counter(BAD_FRAMES, bad, &[("reason", reason)])),
+            refused: Refusal::ALL
+                .map(|r| to.counter(STREAMS_REFUSED, refused, &[("reason", r.label())])),
+            stages: StageHistograms {
+                queue: stage("queue"),
+                decode: stage("decode"),
+                preprocess: stage("preprocess"),
+                inference: stage("inference"),
+                postprocess: stage("postprocess"),
+            },
+            frame_seconds: to.histogram(
+                FRAME_SECONDS,
+                "Time from a frame's receipt to handing its answer to the connection, outcome ok",
+                Unit::Seconds,
+                &[],
+            ),
+            streams: to.gauge(STREAMS, "Cameras connected now", &[]),
+            streams_opened: to.counter(STREAMS_OPENED, "Streams accepted since start", &[]),
+            decode_bytes: to.counter(DECODE_BYTES, "Bytes of frames given to the decoder", &[]),
+            damaged_frames: to.counter(
+                DAMAGED_FRAMES,
+                "Pictures decoded although part of their data was damaged",
+                &[],
+            ),
+            detections: to.counter(DETECTIONS, "Objects reported", &[]),
+            batch_frames: to.histogram(
+                BATCH_FRAMES,
+                "Frames per run of the network",
+                Unit::Count,
+                &[],
+            ),
+            waiting_frames: to.gauge(
+                WAITING_FRAMES,
+                "Frames that wait for a worker now; at most one per camera",
+                &[],
+            ),
+            computing_frames: to.gauge(COMPUTING_FRAMES, "Frames being computed now", &[]),
+            workers: to.gauge(WORKERS, "Threads that decode and infer", &[]),
+            worker_panics: to.counter(WORKER_PANICS, "Panics caught in workers", &[]),
+            max_cameras: to.gauge(MAX_CAMERAS, "Streams served at the same time at most", &[]),
+            ready: to.gauge(READY, "1 while new streams are accepted", &[]),
+            process: metrics_process::Collector::default(),
+            handle: recorder.handle(),
+            recorder,
+        }
+    }
+
+    /// Counts what became of a frame.
+    pub fn outcome(&self, outcome: Outcome) {
+        self.frames[outcome as usize].increment(1);
+    }
+
+    /// Counts a frame that could not be decoded.
+    pub fn bad_frame(&self, error: &DecodeError) {
+        let reason = error.reason();
+        if let Some(at) = DecodeError::REASONS.iter().position(|known| *known == reason) {
+            self.bad_frames[at].increment(1);
+        }
+    }
+
+    /// Counts a stream or call that was not accepted.
+    pub fn refused(&self, why: Refusal) {
+        self.refused[why as usize].increment(1);
+    }
+
+    /// Publishes what is served.
+    pub fn describe_model(&self, model: &ModelInfo) {
+        let to = Registrar(&self.recorder);
+        let input = format!("{}x{}", model.input.0, model.input.1);
+        let labels =
+            [("model", model.name.as_str()), ("backend", model.backend), ("input", &input)];
+        to.gauge(MODEL_INFO, "The model served; always 1", &labels).set(1.0);
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        to.gauge(BUILD_INFO, "The version running; always 1", &version).set(1.0);
+    }
+
+    /// Everything in Prometheus text format.
+    #[must_use]
+    pub fn render(&self) -> String {
+        metrics::with_local_recorder(&self.recorder, || self.process.collect());
+        self.handle.render()
+    }
+
+    /// Folds the histograms' samples, which otherwise pile up until the next scrape.
+    pub fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+}
+
+/// Describes and registers metrics with one recorder. The macros of `metrics` would use the process's
+/// global one.
+struct Registrar<'a>(&'a PrometheusRecorder);
+
+type Labels<'a> = [(&'static str, &'a str)];
+
+impl Registrar<'_> {
+    const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
+
+    fn key(name: &'static str, labels: &Labels<'_>) -> Key {
+        let labels: Vec<_> =
+            labels.iter().map(|(key, value)| Label::new(*key, (*value).to_owned())).collect();
+        Key::from_parts(name, labels)
+    }
+
+    fn counter(&self, name: &'static str, help: &'static str, labels: &Labels<'_>) -> Counter {
+        self.0.describe_counter(name.into(), None, help.into());
+        let counter = self.0.register_counter(&Self::key(name, labels), &Self::METADATA);
+        // A series that exists from the start can be alerted on before its first event.
+        counter.increment(0);
+        counter
+    }
+
+    fn gauge(&self, name: &'static str, help: &'static str, labels: &Labels<'_>) -> Gauge {
+        self.0.describe_gauge(name.into(), None, help.into());
+        self.0.register_gauge(&Self::key(name, labels), &Self::METADATA)
+    }
+
+    fn histogram(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        unit: Unit,
+        labels: &Labels<'_>,
+    ) -> Histogram {
+        self.0.describe_histogram(name.into(), Some(unit), help.into());
+        self.0.register_histogram(&Self::key(name, labels), &Self::METADATA)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Metrics {
+        /// Frames received, and the sum over all outcomes, read back from the rendered text.
+        pub(crate) fn counted(&self) -> (u64, u64) {
+            let text = self.render();
+            let sum = |prefix: &str| {
+                text.lines()
+                    .filter(|line| line.starts_with(prefix))
+                    .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+                    .sum()
+            };
+            (sum("vedette_frames_received_total "), sum("vedette_frames_total{"))
+        }
+    }
+
+    #[test]
+    fn every_series_exists_before_its_first_event() {
+        let metrics = Metrics::new();
+        let text = metrics.render();
+        for outcome in Outcome::ALL {
+            let series = format!("vedette_frames_total{{outcome=\"{}\"}} 0", outcome.label());
+            assert!(text.contains(&series), "{series} in {text}");
+        }
+        for reason in DecodeError::REASONS {
+            let series = format!("vedette_bad_frames_total{{reason=\"{reason}\"}} 0");
+            assert!(text.contains(&series), "{series} in {text}");
+        }
+    }
+
+    #[test]
+    fn times_are_histograms_with_a_bound_at_the_promise() {
+        let metrics = Metrics::new();
+        metrics.stages.decode.record(0.002);
+        metrics.frame_seconds.record(0.1);
+        let text = metrics.render();
+        let bucket = "vedette_stage_seconds_bucket{stage=\"decode\",le=\"0.002\"} 1";
+        assert!(text.contains(bucket), "{text}");
+        assert!(text.contains("vedette_frame_seconds_bucket{le=\"0.095\"} 0"), "{text}");
+        assert!(text.contains("vedette_frame_seconds_bucket{le=\"0.1\"} 1"), "{text}");
+    }
+
+    #[test]
+    fn two_servers_in_one_process_count_apart() {
+        let (one, other) = (Metrics::new(), Metrics::new());
+        one.frames_received.increment(3);
+        assert_eq!((one.counted().0, other.counted().0), (3, 0));
+    }
+}
