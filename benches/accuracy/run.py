@@ -1,0 +1,376 @@
+#!/usr/bin/env python3
+"""mAP of the server's answers beside that of the reference pipeline, on the same pictures.
+
+Both use a square input, a confidence of 0.001 and NMS at IoU 0.65, as COCO results are commonly
+computed; every picture goes to the server through gRPC, on one stream. A difference above the
+tolerance means that the server's decoding, letterbox, or postprocessing loses accuracy.
+
+Exit status: 0 within the tolerance, 1 outside, 2 could not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = ROOT / "models" / "cache" / "pyenv" / "bin" / "python"
+sys.path.insert(0, str(ROOT / "server" / "tests" / "reference"))
+
+try:
+    import grpc
+    import numpy as np
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+    from yolox_reference import Settings, Yolox, round_half_up
+except ImportError as error:
+    print(
+        f"error: {error}. Install the packages and use their interpreter:\n"
+        "  python3 models/setup.py --python-env accuracy\n"
+        f"  {ENVIRONMENT} {Path(__file__).relative_to(ROOT)}",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
+CONFIDENCE = 0.001
+IOU = 0.65
+MAX_DETECTIONS = 300
+# Longest wait for the server to start, for one answer, and for it to stop.
+START_SECONDS = 30.0
+ANSWER_SECONDS = 60.0
+STOP_SECONDS = 20.0
+# Rows of COCOeval.stats that are reported.
+STATS = {"AP": 0, "AP50": 1, "AP75": 2, "small": 3, "medium": 4, "large": 5}
+
+# One detection: label, score, x, y, width, height.
+Detection = tuple[str, float, float, float, float, float]
+
+
+class CannotRun(Exception):
+    """The measurement is not possible; one line says why."""
+
+
+# ---- The two pipelines -----------------------------------------------------------------------
+
+
+def reference_answers(
+    files: dict[int, Path], model: Path, size: int, resize_uint8: bool
+) -> dict[int, list[Detection]]:
+    """Detections of the numpy pipeline, by image id."""
+    settings = Settings(size, size, CONFIDENCE, IOU, MAX_DETECTIONS, resize_uint8)
+    yolox = Yolox(model, settings)
+    if not yolox.labels:
+        raise CannotRun(f"{model} does not name its classes (metadata key `names`)")
+    answers = {}
+    for image_id, path in files.items():
+        answers[image_id] = [
+            (
+                yolox.labels[found["class_id"]],
+                found["score"],
+                found["x1"],
+                found["y1"],
+                found["x2"] - found["x1"],
+                found["y2"] - found["y1"],
+            )
+            for found in yolox.detect(path.read_bytes())["detections"]
+        ]
+    return answers
+
+
+def whole_pixels(answers: dict[int, list[Detection]]) -> dict[int, list[Detection]]:
+    """The same with corners rounded to integers, which is all that the wire contract can say."""
+
+    def rounded(found: Detection) -> Detection:
+        label, score, x, y, width, height = found
+        left, top = round_half_up(x), round_half_up(y)
+        right, bottom = round_half_up(x + width), round_half_up(y + height)
+        return label, score, left, top, max(1, right - left), max(1, bottom - top)
+
+    return {image_id: [rounded(found) for found in all_] for image_id, all_ in answers.items()}
+
+
+def server_answers(files: dict[int, Path], address: str, size: int) -> dict[int, list[Detection]]:
+    """Detections of the server, by image id: one stream, the next picture after each answer."""
+    sys.path.insert(0, str(ROOT / "proto"))
+    messages, services = grpc.protos_and_services("camera_ai.proto")
+    limit = 64 << 20
+    options = [("grpc.max_receive_message_length", limit), ("grpc.max_send_message_length", limit)]
+    with grpc.insecure_channel(address, options=options) as channel:
+        stub = services.ObjectDetectionStub(channel)
+        info = stub.GetServerInfo(
+            messages.ServerInfoRequest(), timeout=START_SECONDS, wait_for_ready=True
+        )
+        check_server(info, size)
+        requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        replies = stub.DetectStream(
+            iter(requests.get, None), metadata=(("camera-id", "accuracy-bench"),)
+        )
+        answers = {}
+        for image_id, path in files.items():
+            requests.put(
+                messages.DetectRequest(
+                    frame_id=image_id,
+                    image_data=path.read_bytes(),
+                    budget_ms=int(ANSWER_SECONDS * 1000),
+                )
+            )
+            reply = next(replies)
+            if reply.frame_id != image_id or reply.outcome != messages.OK:
+                outcome = messages.Outcome.Name(reply.outcome)
+                raise CannotRun(f"{path.name}: {outcome} {reply.detail} (frame {reply.frame_id})")
+            answers[image_id] = [
+                (
+                    found.label,
+                    found.confidence,
+                    found.bbox.x,
+                    found.bbox.y,
+                    found.bbox.width,
+                    found.bbox.height,
+                )
+                for found in reply.objects
+            ]
+        requests.put(None)
+        if any(True for _ in replies):
+            raise CannotRun("the server answered more often than it was asked")
+        return answers
+
+
+def check_server(info: Any, size: int) -> None:
+    """Raises CannotRun unless the server is set as the reference is."""
+    found = {
+        "--confidence": (info.confidence, CONFIDENCE),
+        "--iou": (info.iou, IOU),
+        "--input-size (width)": (info.input_width, size),
+        "--input-size (height)": (info.input_height, size),
+    }
+    for flag, (got, wanted) in found.items():
+        if not np.isclose(got, wanted, rtol=1e-4):
+            raise CannotRun(f"the server runs with {flag} {got:g}, needed is {wanted:g}")
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def running_server(binary: Path, model: Path, size: int, extra: list[str]) -> Iterator[str]:
+    """Starts a server of our own and yields its address."""
+    address = f"127.0.0.1:{free_port()}"
+    command = [
+        str(binary), "--addr", address, "--admin-addr", f"127.0.0.1:{free_port()}",
+        "--model", str(model), "--input-size", str(size), "--confidence", str(CONFIDENCE),
+        "--iou", str(IOU), "--max-detections", str(MAX_DETECTIONS), *extra,
+    ]  # fmt: skip
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+        server = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        try:
+            serving = threading.Event()
+            threading.Thread(target=watch, args=(server, serving), daemon=True).start()
+            deadline = time.monotonic() + START_SECONDS
+            while not serving.wait(0.05):
+                if server.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    last = (log.read().strip().splitlines() or ["no output"])[-1]
+                    raise CannotRun(f"the server did not start: {last}")
+            yield address
+        finally:
+            server.send_signal(signal.SIGTERM)
+            try:
+                server.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+
+
+def watch(server: subprocess.Popen[str], serving: threading.Event) -> None:
+    """Reads the server's output to its end, so that it never blocks, and tells when it serves."""
+    if server.stdout is not None:
+        for line in server.stdout:
+            if line.startswith("listening on "):
+                serving.set()
+
+
+# ---- Scoring ---------------------------------------------------------------------------------
+
+
+def load_truth(images: Path) -> tuple[COCO, dict[int, Path]]:
+    """The annotations and the files that they describe."""
+    annotations = images / "instances.json"
+    if not annotations.is_file():
+        raise CannotRun(
+            f"no {annotations}: name a folder that holds pictures and their boxes in COCO's "
+            "format as instances.json with --images DIR (a part of COCO val2017, for example)"
+        )
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO(str(annotations))
+    files = {image["id"]: images / image["file_name"] for image in truth.dataset["images"]}
+    missing = [path.name for path in files.values() if not path.is_file()]
+    if missing:
+        raise CannotRun(f"{len(missing)} pictures are not in {images}, such as {missing[0]}")
+    return truth, dict(sorted(files.items()))
+
+
+def score(truth: COCO, answers: dict[int, list[Detection]]) -> dict[str, float]:
+    """COCO's measures in points (0 to 100), with categories matched by name."""
+    category_of = {category["name"]: category["id"] for category in truth.dataset["categories"]}
+    unknown = {found[0] for all_ in answers.values() for found in all_} - category_of.keys()
+    if unknown:
+        raise CannotRun(f"labels that the annotations do not have: {', '.join(sorted(unknown))}")
+    results = [
+        {
+            "image_id": image_id,
+            "category_id": category_of[label],
+            "score": confidence,
+            "bbox": [x, y, width, height],
+        }
+        for image_id, all_ in answers.items()
+        for label, confidence, x, y, width, height in all_
+    ]
+    if not results:
+        return dict.fromkeys(STATS, 0.0)
+    with contextlib.redirect_stdout(io.StringIO()):
+        evaluation = COCOeval(truth, truth.loadRes(results), "bbox")
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    return {name: 100 * float(evaluation.stats[at]) for name, at in STATS.items()}
+
+
+# ---- Command line ----------------------------------------------------------------------------
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--images",
+        type=Path,
+        default=ROOT.parent / "shared" / "images" / "coco100",
+        metavar="DIR",
+        help="pictures and their instances.json (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--model",
+        type=Path,
+        default=ROOT / "models" / "cache" / "yolox_nano.onnx",
+        metavar="FILE",
+        help="default: %(default)s",
+    )
+    parser.add_argument(
+        "--input-size", type=int, default=416, metavar="N", help="side of the square input"
+    )
+    parser.add_argument("--addr", metavar="HOST:PORT", help="use this running server")
+    parser.add_argument(
+        "--server",
+        type=Path,
+        default=ROOT / "target" / "release" / "vedette-server",
+        metavar="FILE",
+        help="else start this one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--server-arg", action="append", default=[], metavar="ARG", help="one more argument for it"
+    )
+    parser.add_argument("--reference-only", action="store_true", help="leave the server out")
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=0.3,
+        metavar="POINTS",
+        help="largest difference of AP that passes (default: %(default)s)",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    args = parser.parse_args()
+    if args.input_size <= 0 or args.input_size % 32:
+        parser.error(f"--input-size {args.input_size}: expected a multiple of 32")
+    return args
+
+
+def measure(args: argparse.Namespace) -> int:
+    """Runs the pipelines, prints the table, and returns the exit status."""
+    truth, files = load_truth(args.images)
+    model, size = args.model.absolute(), args.input_size
+    if not model.is_file():
+        raise CannotRun(f"no {model}: run python3 models/setup.py")
+    if not (args.reference_only or args.addr or args.server.is_file()):
+        raise CannotRun(
+            f"no {args.server}: build it (cargo build --release), name another with --server or a "
+            "running one with --addr, or use --reference-only"
+        )
+    rows: dict[str, dict[str, float]] = {}
+
+    def row(name: str, answers: dict[int, list[Detection]]) -> None:
+        rows[name] = score(truth, answers)
+        figures = "".join(f"{value:8.2f}" for value in rows[name].values())
+        print(f"{name:<28}{figures}", flush=True)
+
+    print(f"{len(files)} pictures of {args.images}, {model.name} at {size}x{size}")
+    print(f"{'':<28}" + "".join(f"{name:>8}" for name in STATS), flush=True)
+    reference = reference_answers(files, model, size, resize_uint8=False)
+    row("reference", reference)
+    row("reference, whole pixels", whole_pixels(reference))
+    row("reference, 8-bit resize", reference_answers(files, model, size, resize_uint8=True))
+    difference = None
+    if not args.reference_only:
+        with contextlib.ExitStack() as stack:
+            address = args.addr or stack.enter_context(
+                running_server(args.server, model, size, args.server_arg)
+            )
+            row("server", server_answers(files, address, size))
+        difference = rows["server"]["AP"] - rows["reference"]["AP"]
+    passed = difference is None or abs(difference) <= args.tolerance
+    if difference is not None:
+        verdict = "PASS" if passed else "FAIL"
+        print(f"{verdict}: AP differs by {difference:+.2f} points, allowed is {args.tolerance:g}")
+    if args.json:
+        report = {
+            "pictures": len(files),
+            "model": model.stem,
+            "input_size": size,
+            "confidence": CONFIDENCE,
+            "iou": IOU,
+            "rows": rows,
+            "difference": difference,
+            "tolerance": args.tolerance,
+            "passed": passed,
+        }
+        args.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 0 if passed else 1
+
+
+def main() -> int:
+    """Errors as one line."""
+    try:
+        return measure(parse_arguments())
+    except CannotRun as error:
+        print(f"error: {error}", file=sys.stderr)
+    except grpc.RpcError as error:
+        print(f"error: gRPC {error.code().name}: {error.details()}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
