@@ -7,14 +7,15 @@ pub mod camera_ai {
     #![expect(
         missing_docs,
         clippy::pedantic,
+        clippy::allow_attributes,
+        clippy::allow_attributes_without_reason,
         reason = "generated code; the .proto file carries the documentation"
     )]
     tonic::include_proto!("camera_ai");
 }
 
 /// The encoded `FileDescriptorSet` of the contract, for gRPC server reflection.
-pub const FILE_DESCRIPTOR_SET: &[u8] =
-    include_bytes!(concat!(env!("OUT_DIR"), "/camera_ai.bin"));
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/camera_ai.bin"));
 
 /// Metadata key under which a client names its camera.
 pub const CAMERA_ID_KEY: &str = "camera-id";

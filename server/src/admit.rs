@@ -28,7 +28,9 @@ pub struct Frame {
 
 /// No more cameras are taken.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("this server serves {limit} cameras at the same time (max-cameras) and all places are taken")]
+#[error(
+    "this server serves {limit} cameras at the same time (max-cameras) and all places are taken"
+)]
 pub struct CamerasFull {
     /// The limit that was met.
     pub limit: usize,
@@ -65,7 +67,9 @@ impl Admission {
     }
 
     fn scheduler(&self) -> MutexGuard<'_, Scheduler<Frame>> {
-        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+        self.scheduler
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in a camera until the returned registration is dropped. Without a name it gets one.
@@ -80,15 +84,22 @@ impl Admission {
             if scheduler.cameras() >= self.max_cameras {
                 drop(scheduler);
                 self.metrics.refused(Refusal::MaxCameras);
-                return Err(CamerasFull { limit: self.max_cameras });
+                return Err(CamerasFull {
+                    limit: self.max_cameras,
+                });
             }
             scheduler.add(key);
         }
         self.metrics.streams.increment(1);
         self.metrics.streams_opened.increment(1);
-        let stream =
-            Arc::new(StreamState::new(name.unwrap_or_else(|| CameraId::unnamed(number))));
-        Ok(Registration { key, stream, admission: Arc::clone(self) })
+        let stream = Arc::new(StreamState::new(
+            name.unwrap_or_else(|| CameraId::unnamed(number)),
+        ));
+        Ok(Registration {
+            key,
+            stream,
+            admission: Arc::clone(self),
+        })
     }
 
     /// Puts a camera's newest frame into its waiting place and answers the one it replaces.
@@ -122,9 +133,16 @@ impl Admission {
             };
             let Some((key, frame)) = picked else { return };
             let Frame { picture, ticket } = frame;
-            let place = Place { key, admission: Arc::clone(self) };
+            let place = Place {
+                key,
+                admission: Arc::clone(self),
+            };
             if let Some(ticket) = worth_computing(ticket, now) {
-                taken.push(Taken { picture, ticket, _place: place });
+                taken.push(Taken {
+                    picture,
+                    ticket,
+                    _place: place,
+                });
             }
         }
     }

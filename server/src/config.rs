@@ -74,9 +74,9 @@ impl FromStr for PixelCount {
                 .and_then(|(w, h)| w.checked_mul(h)),
             None => text.trim().parse().ok(),
         };
-        count
-            .map(Self)
-            .ok_or_else(|| format!("{text:?} is not a number of pixels; write 2073600 or 1920x1080"))
+        count.map(Self).ok_or_else(|| {
+            format!("{text:?} is not a number of pixels; write 2073600 or 1920x1080")
+        })
     }
 }
 
@@ -279,7 +279,10 @@ impl Settings {
         let mut layers = Figment::new();
         if let Some(file) = file {
             if !file.is_file() {
-                return Err(ConfigError(format!("{CONFIG_KEY}: no file {}", file.display())));
+                return Err(ConfigError(format!(
+                    "{CONFIG_KEY}: no file {}",
+                    file.display()
+                )));
             }
             layers = layers.merge(Toml::file_exact(file));
         }
@@ -295,13 +298,23 @@ impl Settings {
 }
 
 fn describe(error: &figment::Error) -> String {
-    let source = error.metadata.as_ref().map_or_else(String::new, |metadata| {
-        let place = metadata.source.as_ref().map(|source| format!(" {source}")).unwrap_or_default();
-        format!(" (in {}{place})", metadata.name.trim_matches('`'))
-    });
+    let source = error
+        .metadata
+        .as_ref()
+        .map_or_else(String::new, |metadata| {
+            let place = metadata
+                .source
+                .as_ref()
+                .map(|source| format!(" {source}"))
+                .unwrap_or_default();
+            format!(" (in {}{place})", metadata.name.trim_matches('`'))
+        });
     match &error.kind {
         figment::error::Kind::UnknownField(field, known) => {
-            format!("{field}: unknown key{source}; known are {}", known.join(", "))
+            format!(
+                "{field}: unknown key{source}; known are {}",
+                known.join(", ")
+            )
         }
         kind => format!("{}: {kind}{source}", error.path.join(".")),
     }
@@ -476,11 +489,18 @@ impl Settings {
             },
             frames: FrameConfig {
                 limits: FrameLimits {
-                    max_bytes: within("max_frame_bytes", s.max_frame_bytes, 1, MAX_MAX_FRAME_BYTES)?,
+                    max_bytes: within(
+                        "max_frame_bytes",
+                        s.max_frame_bytes,
+                        1,
+                        MAX_MAX_FRAME_BYTES,
+                    )?,
                     max_pixels: within("max_pixels", Some(max_pixels), 1, MAX_MAX_PIXELS)?,
                 },
                 workers: within("workers", s.workers, 1, MAX_WORKERS)?,
-                budget: Duration::from_millis(within("budget_ms", s.budget_ms, 1, u32::MAX)?.into()),
+                budget: Duration::from_millis(
+                    within("budget_ms", s.budget_ms, 1, u32::MAX)?.into(),
+                ),
             },
             log: LogConfig {
                 level: s.log_level.unwrap_or_default(),
@@ -500,9 +520,9 @@ fn within<T: PartialOrd + fmt::Display>(
     match value {
         // Written so that a NaN is refused.
         Some(value) if value >= low && value <= high => Ok(value),
-        Some(value) => {
-            Err(ConfigError(format!("{key}: {value} is out of range; {low} to {high} is allowed")))
-        }
+        Some(value) => Err(ConfigError(format!(
+            "{key}: {value} is out of range; {low} to {high} is allowed"
+        ))),
         None => Err(ConfigError(format!("{key}: no value"))),
     }
 }
@@ -521,13 +541,23 @@ mod tests {
 
     #[test]
     fn flags_win_over_the_file_and_that_over_defaults() {
-        let file = file("workers = 3\nbudget_ms = 70\ninput_size = 320\nmax_pixels = \"1920x1080\"");
-        let flags = Settings { workers: Some(7), ..Settings::default() };
+        let file =
+            file("workers = 3\nbudget_ms = 70\ninput_size = 320\nmax_pixels = \"1920x1080\"");
+        let flags = Settings {
+            workers: Some(7),
+            ..Settings::default()
+        };
         let config = Settings::layer(&flags, Some(file.path())).and_then(Settings::check);
         let config = config.expect("valid");
         assert_eq!(config.frames.workers, 7);
         assert_eq!(config.frames.budget, Duration::from_millis(70));
-        assert_eq!(config.model.input_size, Some(InputSize { width: 320, height: 320 }));
+        assert_eq!(
+            config.model.input_size,
+            Some(InputSize {
+                width: 320,
+                height: 320
+            })
+        );
         assert_eq!(config.frames.limits.max_pixels, 1920 * 1080);
         assert_eq!(config.frames.limits.max_bytes, DEFAULT_MAX_FRAME_BYTES);
     }
@@ -551,12 +581,48 @@ mod tests {
     #[test]
     fn ranges_are_checked() {
         for (settings, key) in [
-            (Settings { workers: Some(0), ..Settings::default() }, "workers"),
-            (Settings { confidence: Some(1.5), ..Settings::default() }, "confidence"),
-            (Settings { iou: Some(f32::NAN), ..Settings::default() }, "iou"),
-            (Settings { batch: Some(0), ..Settings::default() }, "batch"),
-            (Settings { max_cameras: Some(0), ..Settings::default() }, "max_cameras"),
-            (Settings { budget_ms: Some(0), ..Settings::default() }, "budget_ms"),
+            (
+                Settings {
+                    workers: Some(0),
+                    ..Settings::default()
+                },
+                "workers",
+            ),
+            (
+                Settings {
+                    confidence: Some(1.5),
+                    ..Settings::default()
+                },
+                "confidence",
+            ),
+            (
+                Settings {
+                    iou: Some(f32::NAN),
+                    ..Settings::default()
+                },
+                "iou",
+            ),
+            (
+                Settings {
+                    batch: Some(0),
+                    ..Settings::default()
+                },
+                "batch",
+            ),
+            (
+                Settings {
+                    max_cameras: Some(0),
+                    ..Settings::default()
+                },
+                "max_cameras",
+            ),
+            (
+                Settings {
+                    budget_ms: Some(0),
+                    ..Settings::default()
+                },
+                "budget_ms",
+            ),
         ] {
             let error = settings.check().expect_err(key);
             assert!(error.0.starts_with(&format!("{key}: ")), "{error}");
@@ -566,7 +632,10 @@ mod tests {
     #[test]
     fn printed_settings_read_back_the_same() {
         let settings = Settings {
-            input_size: Some(InputSize { width: 416, height: 256 }),
+            input_size: Some(InputSize {
+                width: 416,
+                height: 256,
+            }),
             layout: Some(FamilyName::Yolox),
             ..Settings::default()
         }
@@ -578,8 +647,20 @@ mod tests {
 
     #[test]
     fn sizes() {
-        assert_eq!("416x256".parse(), Ok(InputSize { width: 416, height: 256 }));
-        assert_eq!("320".parse(), Ok(InputSize { width: 320, height: 320 }));
+        assert_eq!(
+            "416x256".parse(),
+            Ok(InputSize {
+                width: 416,
+                height: 256
+            })
+        );
+        assert_eq!(
+            "320".parse(),
+            Ok(InputSize {
+                width: 320,
+                height: 320
+            })
+        );
         for bad in ["", "0", "x", "416x", "416x0", "-1", "1.5"] {
             assert!(bad.parse::<InputSize>().is_err(), "{bad}");
         }

@@ -60,8 +60,17 @@ impl Ingress {
         // A lone camera can have a frame or batch with every worker, one waiting, and one in reading.
         let in_hand = config.frames.workers * config.model.batch + 2;
         let reply_queue = REPLY_QUEUE_FRAMES.max(in_hand);
-        let shared = Shared { admission, model, config, drain, metrics, reply_queue };
-        Self { shared: Arc::new(shared) }
+        let shared = Shared {
+            admission,
+            model,
+            config,
+            drain,
+            metrics,
+            reply_queue,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 }
 
@@ -94,11 +103,22 @@ impl Shared {
             0 => self.config.frames.budget,
             ms => Duration::from_millis(ms.into()),
         };
-        let timing = Timing { received: clock::now(), budget };
+        let timing = Timing {
+            received: clock::now(),
+            budget,
+        };
         let id = FrameId(request.frame_id);
-        let ticket =
-            Ticket::new(id, timing, place, Arc::clone(stream), Arc::clone(&self.metrics));
-        Frame { picture: Picture::from_request(request), ticket }
+        let ticket = Ticket::new(
+            id,
+            timing,
+            place,
+            Arc::clone(stream),
+            Arc::clone(&self.metrics),
+        );
+        Frame {
+            picture: Picture::from_request(request),
+            ticket,
+        }
     }
 }
 
@@ -124,7 +144,10 @@ impl ObjectDetection for Ingress {
         };
         tracing::debug!(camera = %registration.stream.camera, "stream opened");
         tokio::spawn(reader.run());
-        Ok(Response::new(ReplyStream { queue, _registration: registration }))
+        Ok(Response::new(ReplyStream {
+            queue,
+            _registration: registration,
+        }))
     }
 
     async fn detect(
@@ -136,9 +159,14 @@ impl ObjectDetection for Ingress {
         let place = replies
             .try_reserve_owned()
             .map_err(|_| Status::internal("a new queue has no room"))?;
-        let frame = self.shared.frame(request.into_inner(), place, &registration.stream);
+        let frame = self
+            .shared
+            .frame(request.into_inner(), place, &registration.stream);
         self.shared.admission.offer(registration.key(), frame);
-        let reply = queue.recv().await.ok_or_else(|| Status::internal("the frame was lost"))?;
+        let reply = queue
+            .recv()
+            .await
+            .ok_or_else(|| Status::internal("the frame was lost"))?;
         reply.map(Response::new)
     }
 
@@ -236,7 +264,9 @@ impl Reader {
     async fn read_what_has_arrived(&mut self) {
         let reading = async {
             while let Ok(place) = self.replies.clone().try_reserve_owned() {
-                let Ok(Some(request)) = self.inbound.message().await else { return };
+                let Ok(Some(request)) = self.inbound.message().await else {
+                    return;
+                };
                 self.accept(request, place);
             }
         };

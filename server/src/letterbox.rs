@@ -49,7 +49,12 @@ impl Letterbox {
             Align::TopLeft => (0, 0),
             Align::Centre => ((input.0 - scaled.0) / 2, (input.1 - scaled.1) / 2),
         };
-        Self { source, input, scaled, offset }
+        Self {
+            source,
+            input,
+            scaled,
+            offset,
+        }
     }
 
     /// Maps a box from input pixels to pixels of the picture. Not clipped.

@@ -70,7 +70,10 @@ impl Pipeline {
             // Frames are computed under catch_unwind; this is for what that does not cover.
             .panic_handler(|_| tracing::error!("a worker ended by a panic"))
             .build()
-            .map_err(|error| PipelineError::Threads { workers, reason: error.to_string() })?;
+            .map_err(|error| PipelineError::Threads {
+                workers,
+                reason: error.to_string(),
+            })?;
         // Locked once by each thread, at its start.
         let engines = Mutex::new(engines);
         let context = Context {
@@ -85,7 +88,12 @@ impl Pipeline {
                 context.work(engine);
             }
         });
-        Ok(Self { admission, model, _stop: stop, _pool: pool })
+        Ok(Self {
+            admission,
+            model,
+            _stop: stop,
+            _pool: pool,
+        })
     }
 }
 
@@ -147,7 +155,8 @@ impl Context {
                 recv(self.woken) -> woken => if woken.is_err() { return },
                 recv(self.stopped) -> _ => return,
             }
-            self.admission.take(engine.batch(), clock::now(), &mut taken);
+            self.admission
+                .take(engine.batch(), clock::now(), &mut taken);
             if taken.is_empty() {
                 continue;
             }

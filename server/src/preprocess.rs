@@ -59,7 +59,11 @@ impl Taps {
             self.taps.extend((0..scaled).map(|i| {
                 let position = ((f64::from(i) + 0.5) * step - 0.5).clamp(0.0, last as f64);
                 let first = position as usize;
-                (first, (first + 1).min(last), (position - first as f64) as f32)
+                (
+                    first,
+                    (first + 1).min(last),
+                    (position - first as f64) as f32,
+                )
             }));
         }
         &self.taps
@@ -104,9 +108,15 @@ impl Preprocessor {
         let [above, below] = &mut self.buffers;
         for (y, &(first, second, weight)) in rows.iter().enumerate() {
             let upper = pixels.rgb_row(first, above);
-            let lower = if second == first { upper } else { pixels.rgb_row(second, below) };
+            let lower = if second == first {
+                upper
+            } else {
+                pixels.rgb_row(second, below)
+            };
             let start = (top + y) * width;
-            let [r, g, b] = planes.each_mut().map(|plane| &mut plane[start..start + width]);
+            let [r, g, b] = planes
+                .each_mut()
+                .map(|plane| &mut plane[start..start + width]);
             for line in [&mut *r, &mut *g, &mut *b] {
                 line[..left].fill(pad);
                 line[left + scaled_w..].fill(pad);
@@ -193,9 +203,16 @@ mod tests {
             assert_eq!(tensor[8 + i], f32::from(rgb[i * 3 + 1]));
             assert_eq!(tensor[16 + i], f32::from(rgb[i * 3]));
         }
-        let rgb_order = InputSpec { order: ChannelOrder::Rgb, scale: 1.0 / 255.0, ..spec(4, 2) };
+        let rgb_order = InputSpec {
+            order: ChannelOrder::Rgb,
+            scale: 1.0 / 255.0,
+            ..spec(4, 2)
+        };
         let (_, tensor) = run(4, 2, &rgb, &rgb_order);
-        assert!((tensor[1] - f32::from(rgb[3]) / 255.0).abs() < 1e-6, "red first, scaled");
+        assert!(
+            (tensor[1] - f32::from(rgb[3]) / 255.0).abs() < 1e-6,
+            "red first, scaled"
+        );
     }
 
     #[test]
@@ -227,9 +244,9 @@ mod tests {
         /// A linear ramp stays linear under bilinear scaling, away from the clamped borders.
         #[test]
         fn ramps_stay_ramps(width in 8..200_u32, scaled in 8..200_u32) {
-            let rgb: Vec<u8> = (0..width).flat_map(|x| [(x * 255 / width) as u8; 3]).collect();
-            let (l, tensor) = run(width, 1, &rgb, &spec(scaled, 1));
-            prop_assert_eq!(l.scaled.0, scaled);
+            let row: Vec<u8> = (0..width).flat_map(|x| [(x * 255 / width) as u8; 3]).collect();
+            let (l, tensor) = run(width, width, &row.repeat(width as usize), &spec(scaled, scaled));
+            prop_assert_eq!(l.scaled, (scaled, scaled));
             let step = f64::from(width) / f64::from(scaled);
             for x in 0..scaled {
                 let position = (f64::from(x) + 0.5) * step - 0.5;

@@ -106,7 +106,12 @@ impl Engine {
         limits: FrameLimits,
         metrics: Arc<Metrics>,
     ) -> Result<Self, DecodeError> {
-        Ok(Self::Spin(SpinEngine { decoder: Decoder::new(limits)?, duration, info, metrics }))
+        Ok(Self::Spin(SpinEngine {
+            decoder: Decoder::new(limits)?,
+            duration,
+            info,
+            metrics,
+        }))
     }
 
     /// Frames to take at once, at most.
@@ -148,13 +153,25 @@ impl SpinEngine {
                 spin(self.duration);
                 let inference = clock::now().saturating_duration_since(start);
                 self.metrics.stages.inference.record(inference);
-                let times = StageDurations { queue, inference, ..Default::default() };
+                let times = StageDurations {
+                    queue,
+                    inference,
+                    ..Default::default()
+                };
                 let model = self.info.name.clone();
-                let answer = Answer { size, times, model, ..Answer::default() };
+                let answer = Answer {
+                    size,
+                    times,
+                    model,
+                    ..Answer::default()
+                };
                 frame.ticket.answer(Outcome::Ok, answer);
             }
             Err(error) => {
-                let times = StageDurations { queue, ..Default::default() };
+                let times = StageDurations {
+                    queue,
+                    ..Default::default()
+                };
                 refuse(frame.ticket, &error, times, &self.metrics);
             }
         }
@@ -176,12 +193,20 @@ impl OnnxEngine {
     fn prepare(&mut self, frame: Taken) {
         let start = clock::now();
         let received = frame.ticket.timing.received;
-        let mut times =
-            StageDurations { queue: start.saturating_duration_since(received), ..Default::default() };
+        let mut times = StageDurations {
+            queue: start.saturating_duration_since(received),
+            ..Default::default()
+        };
         self.metrics.stages.queue.record(times.queue);
-        self.metrics.decode_bytes.increment(frame.picture.data.len() as u64);
+        self.metrics
+            .decode_bytes
+            .increment(frame.picture.data.len() as u64);
 
-        let Scratch { decoder, preprocessor, .. } = &mut self.scratch;
+        let Scratch {
+            decoder,
+            preprocessor,
+            ..
+        } = &mut self.scratch;
         let decoded = match decoder.decode(&frame.picture) {
             Ok(decoded) => decoded,
             Err(error) => {
@@ -211,7 +236,12 @@ impl OnnxEngine {
         // The frame's bytes are let go here; its place among those being computed is kept.
         let (ticket, place) = frame.into_ticket();
         if let Some(ticket) = worth_computing(ticket, end) {
-            self.prepared.push(Prepared { ticket, place: Box::new(place), letterbox, times });
+            self.prepared.push(Prepared {
+                ticket,
+                place: Box::new(place),
+                letterbox,
+                times,
+            });
         }
     }
 
@@ -229,7 +259,12 @@ impl OnnxEngine {
             Ok((output, _)) if output.len() == expected => output,
             Ok((output, dims)) => {
                 let length = output.len();
-                tracing::error!(?dims, length, expected, "the network's output changed its shape");
+                tracing::error!(
+                    ?dims,
+                    length,
+                    expected,
+                    "the network's output changed its shape"
+                );
                 return self.fail("the network's output changed its shape");
             }
             Err(error) => {
@@ -238,7 +273,11 @@ impl OnnxEngine {
             }
         };
         let per_picture = shape.anchors * shape.attributes;
-        for (frame, output) in self.prepared.drain(..).zip(output.chunks_exact(per_picture)) {
+        for (frame, output) in self
+            .prepared
+            .drain(..)
+            .zip(output.chunks_exact(per_picture))
+        {
             let start = clock::now();
             let objects = self.scratch.postprocessor.run(
                 self.model.family,
@@ -251,7 +290,11 @@ impl OnnxEngine {
             let postprocess = clock::now().saturating_duration_since(start);
             self.metrics.stages.postprocess.record(postprocess);
             self.metrics.detections.increment(objects.len() as u64);
-            let times = StageDurations { inference, postprocess, ..frame.times };
+            let times = StageDurations {
+                inference,
+                postprocess,
+                ..frame.times
+            };
             let answer = Answer {
                 objects,
                 size: frame.letterbox.source,
@@ -274,6 +317,9 @@ impl OnnxEngine {
 /// Answers a frame that is not a picture.
 fn refuse(ticket: Ticket, error: &DecodeError, times: StageDurations, metrics: &Metrics) {
     metrics.bad_frame(error);
-    let answer = Answer { times, ..Answer::refusal(error.to_string()) };
+    let answer = Answer {
+        times,
+        ..Answer::refusal(error.to_string())
+    };
     ticket.answer(error.outcome(), answer);
 }

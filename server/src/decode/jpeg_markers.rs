@@ -38,7 +38,11 @@ pub(super) fn scan(data: &[u8]) -> Result<JpegInfo, DecodeError> {
         let marker = next_marker(data, &mut at).ok_or_else(cut)?;
         match marker {
             SOI | TEM | 0x00 | 0xD0..=0xD7 => continue,
-            EOI => return Err(DecodeError::Truncated("the JPEG holds no picture data".into())),
+            EOI => {
+                return Err(DecodeError::Truncated(
+                    "the JPEG holds no picture data".into(),
+                ));
+            }
             _ => {}
         }
         let body = segment(data, at)?.ok_or_else(cut)?;
@@ -48,7 +52,13 @@ pub(super) fn scan(data: &[u8]) -> Result<JpegInfo, DecodeError> {
                     DecodeError::Malformed("the JPEG has a scan before its frame header".into())
                 })?;
                 let scan_start = at + 2 + body.len();
-                return Ok(JpegInfo { width, height, components, orientation, scan_start });
+                return Ok(JpegInfo {
+                    width,
+                    height,
+                    components,
+                    orientation,
+                    scan_start,
+                });
             }
             0xC0..=0xCF if !matches!(marker, DHT | JPG | DAC) => frame = Some(frame_header(body)?),
             APP1 if body.starts_with(EXIF) => {
@@ -75,10 +85,14 @@ fn next_marker(data: &[u8], at: &mut usize) -> Option<u8> {
 
 /// The body of the segment whose length field is at `at`; `None` when the data ends inside it.
 fn segment(data: &[u8], at: usize) -> Result<Option<&[u8]>, DecodeError> {
-    let Some(length) = data.get(at..at + 2) else { return Ok(None) };
+    let Some(length) = data.get(at..at + 2) else {
+        return Ok(None);
+    };
     let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
     if length < 2 {
-        return Err(DecodeError::Malformed("a JPEG segment claims to be shorter than its header".into()));
+        return Err(DecodeError::Malformed(
+            "a JPEG segment claims to be shorter than its header".into(),
+        ));
     }
     Ok(data.get(at + 2..at + length))
 }
@@ -86,7 +100,9 @@ fn segment(data: &[u8], at: usize) -> Result<Option<&[u8]>, DecodeError> {
 /// Width, height and number of components (B.2.2).
 fn frame_header(body: &[u8]) -> Result<(u32, u32, u8), DecodeError> {
     let &[precision, h1, h0, w1, w0, components, ..] = body else {
-        return Err(DecodeError::Malformed("the JPEG's frame header is too short".into()));
+        return Err(DecodeError::Malformed(
+            "the JPEG's frame header is too short".into(),
+        ));
     };
     if precision != 8 {
         return Err(DecodeError::Unsupported(format!(
@@ -95,7 +111,9 @@ fn frame_header(body: &[u8]) -> Result<(u32, u32, u8), DecodeError> {
     }
     let (width, height) = (u16::from_be_bytes([w1, w0]), u16::from_be_bytes([h1, h0]));
     if width == 0 || height == 0 {
-        return Err(DecodeError::Malformed(format!("the JPEG claims to be {width}x{height} pixels")));
+        return Err(DecodeError::Malformed(format!(
+            "the JPEG claims to be {width}x{height} pixels"
+        )));
     }
     Ok((u32::from(width), u32::from(height), components))
 }
@@ -126,8 +144,15 @@ impl JpegInfo {
 
 /// Drops the zeros that pad a driver's buffer. A zero after 0xFF is data (a stuffed byte).
 pub(super) fn without_trailing_zeros(data: &[u8]) -> &[u8] {
-    let end = data.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-    let end = if data[..end].last() == Some(&0xFF) { (end + 1).min(data.len()) } else { end };
+    let end = data
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |last| last + 1);
+    let end = if data[..end].last() == Some(&0xFF) {
+        (end + 1).min(data.len())
+    } else {
+        end
+    };
     &data[..end]
 }
 
@@ -178,7 +203,10 @@ mod tests {
 
     #[test]
     fn zero_sizes_and_other_precisions_are_refused() {
-        assert_eq!(scan(&jpeg(0, 8, &[])).expect_err("size").reason(), "malformed");
+        assert_eq!(
+            scan(&jpeg(0, 8, &[])).expect_err("size").reason(),
+            "malformed"
+        );
         let mut deep = jpeg(8, 8, &[]);
         deep[6] = 12;
         assert_eq!(scan(&deep).expect_err("precision").reason(), "unsupported");

@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use half::f16;
@@ -90,7 +91,11 @@ impl OnnxModel {
         let session = open_session(&environment, &bytes, &path)?;
         let declared = Declared::read(&session, &path)?;
 
-        let named = config.layout.map(Ok).or_else(|| declared.named_layout()).transpose()?;
+        let named = config
+            .layout
+            .map(Ok)
+            .or_else(|| declared.named_layout())
+            .transpose()?;
         let family = named.map(Family::get);
         let size = declared.settle_size(config.input_size, family)?;
         let batch = declared.settle_batch(config.batch)?;
@@ -115,7 +120,11 @@ impl OnnxModel {
         let classes = family.classes(output).unwrap_or(0);
         let (labels, labels_made_up) =
             model::settle_labels(classes, labels, declared.names.as_deref())?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let input = InputSpec {
             width: size.0,
             height: size.1,
@@ -124,10 +133,24 @@ impl OnnxModel {
             pad: family.pad,
             align: family.align,
         };
-        let info = ModelInfo { name, backend: "onnx", input: size, labels };
+        let info = ModelInfo {
+            name,
+            backend: "onnx",
+            input: size,
+            labels,
+        };
         let half = declared.half;
         let model = Self {
-            environment, bytes, path, info, input, family, output, batch, labels_made_up, half,
+            environment,
+            bytes,
+            path,
+            info,
+            input,
+            family,
+            output,
+            batch,
+            labels_made_up,
+            half,
         };
         Ok((model, network))
     }
@@ -145,7 +168,12 @@ impl OnnxModel {
             half_input: Vec::new(),
             half: self.half,
             output: Vec::new(),
-            dims: [1, 3, i64::from(self.input.height), i64::from(self.input.width)],
+            dims: [
+                1,
+                3,
+                i64::from(self.input.height),
+                i64::from(self.input.width),
+            ],
         };
         network.try_out(self.batch)?;
         Ok(network)
@@ -158,18 +186,25 @@ impl Network {
     ///
     /// # Errors
     /// When ONNX Runtime reports one or the output is not of floats.
-    pub fn run(&mut self, input: &[f32], pictures: usize) -> Result<(&[f32], Vec<i64>), InferError> {
+    pub fn run(
+        &mut self,
+        input: &[f32],
+        pictures: usize,
+    ) -> Result<(&[f32], Vec<i64>), InferError> {
         self.dims[0] = pictures as i64;
         let failed = |error: ort::Error| InferError::Run(one_line(error.message()));
         let outputs = if self.half {
             self.half_input.clear();
-            self.half_input.extend(input.iter().map(|&value| f16::from_f32(value)));
+            self.half_input
+                .extend(input.iter().map(|&value| f16::from_f32(value)));
             let tensor = TensorRef::from_array_view((self.dims, self.half_input.as_slice()))
                 .map_err(failed)?;
-            self.session.run(ort::inputs![self.input_name.as_str() => tensor])
+            self.session
+                .run(ort::inputs![self.input_name.as_str() => tensor])
         } else {
             let tensor = TensorRef::from_array_view((self.dims, input)).map_err(failed)?;
-            self.session.run(ort::inputs![self.input_name.as_str() => tensor])
+            self.session
+                .run(ort::inputs![self.input_name.as_str() => tensor])
         }
         .map_err(failed)?;
         let value = outputs
@@ -182,7 +217,8 @@ impl Network {
             shape.to_vec()
         } else {
             let (shape, values) = value.try_extract_tensor::<f16>().map_err(failed)?;
-            self.output.extend(values.iter().map(|value| value.to_f32()));
+            self.output
+                .extend(values.iter().map(|value| value.to_f32()));
             shape.to_vec()
         };
         Ok((&self.output, dims))
@@ -207,7 +243,10 @@ impl Network {
 
 impl Declared {
     fn read(session: &Session, path: &Path) -> Result<Self, InferError> {
-        let broken = |reason: String| InferError::Broken { path: path.to_owned(), reason };
+        let broken = |reason: String| InferError::Broken {
+            path: path.to_owned(),
+            reason,
+        };
         let [input] = session.inputs() else {
             return Err(broken(format!(
                 "it has {} inputs; detectors with one input are served",
@@ -224,7 +263,10 @@ impl Declared {
             other => return Err(broken(format!("its input is {other}, not a float tensor"))),
         };
         let &[batch, 3 | -1, height, width] = &shape[..] else {
-            return Err(broken(format!("its input is {:?}, not N x 3 x H x W", &shape[..])));
+            return Err(broken(format!(
+                "its input is {:?}, not N x 3 x H x W",
+                &shape[..]
+            )));
         };
         let metadata = session.metadata().ok();
         let custom = |key: &str| metadata.as_ref().and_then(|metadata| metadata.custom(key));
@@ -243,12 +285,12 @@ impl Declared {
         })
     }
 
-    fn named_layout(
-        &self,
-    ) -> Option<Result<crate::postprocess::layout::FamilyName, InferError>> {
+    fn named_layout(&self) -> Option<Result<crate::postprocess::layout::FamilyName, InferError>> {
         self.layout.as_deref().map(|name| {
             clap::ValueEnum::from_str(name, true).map_err(|_| {
-                InferError::Layout(format!("the model's metadata names {name:?}, which is unknown"))
+                InferError::Layout(format!(
+                    "the model's metadata names {name:?}, which is unknown"
+                ))
             })
         })
     }
@@ -322,16 +364,30 @@ fn read_labels(path: &Path) -> Result<Vec<String>, InferError> {
 }
 
 fn load_runtime(path: &Path) -> Result<Environment, InferError> {
-    let failed = |reason: String| InferError::Runtime { path: path.to_owned(), reason };
+    let failed = |reason: String| InferError::Runtime {
+        path: path.to_owned(),
+        reason,
+    };
     if !path.exists() {
-        return Err(failed("no such file; `python3 models/setup.py` fetches it".into()));
+        return Err(failed(
+            "no such file; `python3 models/setup.py` fetches it".into(),
+        ));
     }
-    ort::init_from(path)
+    // ONNX Runtime allows one library and one environment per process; a second server in it (tests
+    // do that) shares them. Locked at start-up only.
+    static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
+    let mut shared = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(environment) = &*shared {
+        return Ok(environment.clone());
+    }
+    let environment = ort::init_from(path)
         .map_err(|error| failed(one_line(&error.to_string())))?
         .with_name("vedette")
         .with_telemetry(false)
         .build()
-        .map_err(|error| failed(one_line(error.message())))
+        .map_err(|error| failed(one_line(error.message())))?;
+    *shared = Some(environment.clone());
+    Ok(environment)
 }
 
 /// One thread, no spinning: a worker is one thread, and a runtime that spins between frames takes
@@ -355,7 +411,10 @@ fn open_session(
         path: path.to_owned(),
         reason: broken_hint(bytes).unwrap_or_else(|| one_line(error.message())),
     };
-    configure(environment).map_err(broken)?.commit_from_memory(bytes).map_err(broken)
+    configure(environment)
+        .map_err(broken)?
+        .commit_from_memory(bytes)
+        .map_err(broken)
 }
 
 /// Names the common ways in which a file is not the model that it should be.

@@ -24,12 +24,20 @@ pub fn iou(a: BoxF, b: BoxF) -> f32 {
     let intersection = width.max(0.0) * height.max(0.0);
     let area = |r: BoxF| (r.x2 - r.x1).max(0.0) * (r.y2 - r.y1).max(0.0);
     let union = area(a) + area(b) - intersection;
-    if union > 0.0 { intersection / union } else { 0.0 }
+    if union > 0.0 {
+        intersection / union
+    } else {
+        0.0
+    }
 }
 
 /// Keeps the strongest boxes: each candidate, from strong to weak, stays unless it overlaps a kept
 /// one by more than `options.iou`. Sorts `candidates`; `kept` is overwritten.
-pub fn suppress(candidates: &mut Vec<Candidate>, options: &DetectOptions, kept: &mut Vec<Candidate>) {
+pub fn suppress(
+    candidates: &mut Vec<Candidate>,
+    options: &DetectOptions,
+    kept: &mut Vec<Candidate>,
+) {
     kept.clear();
     candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
     candidates.truncate(NMS_MAX_CANDIDATES);
@@ -58,7 +66,12 @@ mod tests {
     }
 
     fn options(iou: f32, nms: NmsMode) -> DetectOptions {
-        DetectOptions { confidence: 0.0, iou, nms, max_detections: 100 }
+        DetectOptions {
+            confidence: 0.0,
+            iou,
+            nms,
+            max_detections: 100,
+        }
     }
 
     #[test]
@@ -68,17 +81,30 @@ mod tests {
         assert!((iou(a, rect(1.0, 0.0, 3.0, 2.0)) - 1.0 / 3.0).abs() < 1e-6);
         assert_eq!(iou(a, rect(5.0, 5.0, 6.0, 6.0)), 0.0, "apart on both axes");
         assert_eq!(iou(a, rect(2.0, 0.0, 4.0, 2.0)), 0.0, "touching");
-        assert_eq!(iou(rect(1.0, 1.0, 1.0, 1.0), rect(1.0, 1.0, 1.0, 1.0)), 0.0, "empty");
+        assert_eq!(
+            iou(rect(1.0, 1.0, 1.0, 1.0), rect(1.0, 1.0, 1.0, 1.0)),
+            0.0,
+            "empty"
+        );
     }
 
     #[test]
     fn classes_suppress_each_other_only_when_asked() {
         let bbox = rect(0.0, 0.0, 10.0, 10.0);
-        let all = [(0.9, 0), (0.8, 1), (0.7, 0)].map(|(score, class)| Candidate { bbox, score, class });
+        let all =
+            [(0.9, 0), (0.8, 1), (0.7, 0)].map(|(score, class)| Candidate { bbox, score, class });
         let mut kept = Vec::new();
-        suppress(&mut all.to_vec(), &options(0.5, NmsMode::ClassAware), &mut kept);
+        suppress(
+            &mut all.to_vec(),
+            &options(0.5, NmsMode::ClassAware),
+            &mut kept,
+        );
         assert_eq!(kept, all[..2]);
-        suppress(&mut all.to_vec(), &options(0.5, NmsMode::Agnostic), &mut kept);
+        suppress(
+            &mut all.to_vec(),
+            &options(0.5, NmsMode::Agnostic),
+            &mut kept,
+        );
         assert_eq!(kept, all[..1]);
     }
 
@@ -88,8 +114,11 @@ mod tests {
     }
 
     fn any_candidate() -> impl Strategy<Value = Candidate> {
-        (any_rect(), 0.0..1.0_f32, 0..3_u32)
-            .prop_map(|(bbox, score, class)| Candidate { bbox, score, class })
+        (any_rect(), 0.0..1.0_f32, 0..3_u32).prop_map(|(bbox, score, class)| Candidate {
+            bbox,
+            score,
+            class,
+        })
     }
 
     proptest! {

@@ -1,0 +1,165 @@
+//! Connections to the server, and what it says about itself.
+
+use std::{
+    error::Error,
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+use tonic::{
+    Code, Status,
+    transport::{Channel, Endpoint},
+};
+use vedette_proto::camera_ai::{
+    ServerInfo, ServerInfoRequest, object_detection_client::ObjectDetectionClient,
+};
+
+use crate::{clock, config::ServerAddr, error::SimError};
+
+/// Pause between attempts to connect, so that a server that is still starting is waited for.
+const CONNECT_RETRY: Duration = Duration::from_millis(200);
+
+/// Longest wait for the server's description of itself; it is a nicety of the report.
+const INFO_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Largest answer taken, in bytes. Answers hold boxes, not pictures; 16 MiB is 100,000 of them.
+pub const MAX_ANSWER_BYTES: usize = 16 << 20;
+
+/// How to reach `addr`; gives up on each attempt after `patience`.
+pub fn endpoint(addr: &ServerAddr, patience: Duration) -> Result<Endpoint, SimError> {
+    let endpoint = Endpoint::from_shared(addr.uri()).map_err(|error| SimError::Address {
+        addr: addr.to_string(),
+        why: root_cause(&error),
+    })?;
+    Ok(endpoint.tcp_nodelay(true).connect_timeout(patience))
+}
+
+/// Opens one connection, trying again until `deadline`.
+pub async fn connect(
+    endpoint: &Endpoint,
+    addr: &ServerAddr,
+    deadline: Instant,
+) -> Result<Channel, SimError> {
+    let unreachable = |why| SimError::Unreachable {
+        addr: addr.to_string(),
+        why,
+    };
+    loop {
+        let attempt = tokio::time::timeout_at(deadline.into(), endpoint.connect()).await;
+        match attempt {
+            Ok(Ok(channel)) => return Ok(channel),
+            Ok(Err(error)) => {
+                if clock::now() + CONNECT_RETRY >= deadline {
+                    return Err(unreachable(root_cause(&error)));
+                }
+            }
+            Err(_) => return Err(unreachable("timed out".to_owned())),
+        }
+        tokio::time::sleep(CONNECT_RETRY).await;
+    }
+}
+
+/// Asks the server what it runs. `None` when it does not say (older servers of the same contract);
+/// an error when whatever listens there is not a gRPC server.
+pub async fn server_info(
+    channel: Channel,
+    addr: &ServerAddr,
+) -> Result<Option<ServerInfo>, SimError> {
+    let mut client =
+        ObjectDetectionClient::new(channel).max_decoding_message_size(MAX_ANSWER_BYTES);
+    match tokio::time::timeout(INFO_PATIENCE, client.get_server_info(ServerInfoRequest {})).await {
+        Ok(Ok(info)) => Ok(Some(info.into_inner())),
+        Ok(Err(status)) if is_not_grpc(&status) => Err(SimError::NotGrpc {
+            addr: addr.to_string(),
+            why: status_cause(&status),
+        }),
+        Ok(Err(_)) | Err(_) => Ok(None),
+    }
+}
+
+/// A status that the transport made up because the peer's bytes or HTTP answers made no sense.
+fn is_not_grpc(status: &Status) -> bool {
+    status.source().is_some() && status.code() != Code::Unimplemented
+}
+
+fn status_cause(status: &Status) -> String {
+    status
+        .source()
+        .map_or_else(|| status.message().to_owned(), root_cause)
+}
+
+/// The innermost error's text: the part that people can act on.
+#[must_use]
+pub fn root_cause(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+/// The name of a status code as the gRPC specification writes it.
+#[must_use]
+pub fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+/// The server as the report shows it.
+#[derive(Debug, Clone, Serialize)]
+#[expect(
+    missing_docs,
+    reason = "the contract documents the fields of the same names"
+)]
+pub struct ServerFigures {
+    pub version: String,
+    pub model: String,
+    pub backend: String,
+    pub input_width: u32,
+    pub input_height: u32,
+    pub classes: usize,
+    pub max_frame_bytes: u64,
+    pub max_pixels: u64,
+    pub max_cameras: u32,
+    pub budget_ms: u32,
+    pub confidence: f32,
+    pub iou: f32,
+    pub workers: u32,
+}
+
+impl From<ServerInfo> for ServerFigures {
+    fn from(info: ServerInfo) -> Self {
+        Self {
+            version: info.version,
+            model: info.model,
+            backend: info.backend,
+            input_width: info.input_width,
+            input_height: info.input_height,
+            classes: info.labels.len(),
+            max_frame_bytes: info.max_frame_bytes,
+            max_pixels: info.max_pixels,
+            max_cameras: info.max_cameras,
+            budget_ms: info.budget_ms,
+            confidence: info.confidence,
+            iou: info.iou,
+            workers: info.workers,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Why the tool could not do what it was asked to do.
+
+use std::{io, path::PathBuf};
+
+/// Reasons for not running at all. Each one is a single line that says what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    /// The server's address is not usable.
+    #[error("--addr {addr}: {why}")]
+    Address {
+        /// As given.
+        addr: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Nobody answers there.
+    #[error("cannot reach {addr}: {why}; is vedette-server running there?")]
+    Unreachable {
+        /// Host and port.
+        addr: String,
+        /// The operating system's or the transport's words.
+        why: String,
+    },
+    /// Something answers, but it is not a gRPC server.
+    #[error("{addr} does not speak gRPC: {why}")]
+    NotGrpc {
+        /// Host and port.
+        addr: String,
+        /// The transport's words.
+        why: String,
+    },
+    /// The server took a picture and did not answer.
+    #[error("no answer from {addr}: {why}")]
+    NoAnswer {
+        /// Host and port.
+        addr: String,
+        /// How the waiting ended.
+        why: String,
+    },
+    /// The folder of pictures cannot be listed.
+    #[error("cannot read the folder {}: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The folder holds nothing that can be sent.
+    #[error("no pictures in {}: none of its {files} files is a JPEG, PNG, WebP or BMP", path.display())]
+    NoPictures {
+        /// The folder.
+        path: PathBuf,
+        /// Files looked at.
+        files: usize,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file or folder cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A picture cannot be encoded or decoded here.
+    #[error("{what}: {source}")]
+    Picture {
+        /// Which picture, and what was done to it.
+        what: String,
+        /// Why.
+        source: image::ImageError,
+    },
+    /// The runtime could not be started.
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
+    /// A camera's task ended abnormally.
+    #[error("a camera's task failed: {0}")]
+    Task(#[from] tokio::task::JoinError),
+}

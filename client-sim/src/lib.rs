@@ -1,0 +1,40 @@
+//! Simulates fleets of cameras against a `camera_ai` gRPC server and judges the answers.
+//!
+//! A run reads from left to right: pictures ([`source`]) go out when the [`schedule`] says, one
+//! [`camera`] task per camera; answers are matched in its [`record`]; afterwards [`stats`] are added
+//! up, [`verdict`] judges them and [`report`] prints them. [`run`] wires these; only [`clock`] reads
+//! the time.
+
+pub mod boxes;
+pub mod camera;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod connect;
+pub mod detect;
+pub mod draw;
+pub mod error;
+pub mod progress;
+pub mod record;
+pub mod report;
+pub mod run;
+pub mod scene;
+pub mod schedule;
+pub mod source;
+pub mod stats;
+pub mod stream;
+pub mod verdict;
+
+use std::io::Write as _;
+
+/// Prints a line for people on standard error. A closed terminal is no reason to fail.
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Prints a result on standard output, without a line end of its own. Whoever closed the pipe does
+/// not want it, so that is no reason to fail either.
+pub fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

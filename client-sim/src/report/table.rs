@@ -1,0 +1,177 @@
+//! The report as text for a terminal.
+
+use std::fmt::{self, Write as _};
+
+use super::Report;
+use crate::{
+    record::CameraResult,
+    stats::{Figures, Tally},
+    verdict::counted,
+};
+
+/// Cameras listed unless all are asked for: the slowest.
+const LISTED: usize = 5;
+
+/// The whole report; its last line is the verdict.
+pub(super) fn render(report: &Report) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = head(&mut text, report)
+        .and_then(|()| rows(&mut text, report))
+        .and_then(|()| foot(&mut text, report));
+    text
+}
+
+fn head(text: &mut String, report: &Report) -> fmt::Result {
+    write!(text, "server    {}", report.addr)?;
+    if let Some(server) = &report.server {
+        write!(
+            text,
+            ", version {}, {} ({})",
+            server.version, server.model, server.backend
+        )?;
+        if server.input_width > 0 {
+            write!(
+                text,
+                ", input {}x{}",
+                server.input_width, server.input_height
+            )?;
+        }
+        write!(text, ", {}", counted(u64::from(server.workers), "worker"))?;
+    }
+    write!(
+        text,
+        "\nload      {} x {} fps for {} s",
+        counted(u64::from(report.cameras), "camera"),
+        report.fps,
+        report.seconds
+    )?;
+    if report.warmup.seconds > 0.0 {
+        write!(text, " after {} s of warm-up", report.warmup.seconds)?;
+    }
+    writeln!(text, ", start times spread over {:.1} ms", 1e3 / report.fps)?;
+    let pictures = &report.pictures;
+    match &pictures.size {
+        Some(size) => write!(text, "pictures  {} drawn, {size}", pictures.count)?,
+        None => write!(
+            text,
+            "pictures  {} from {}",
+            pictures.count, pictures.source
+        )?,
+    }
+    writeln!(
+        text,
+        ", {} to {} KB, mean {}\n",
+        pictures.min_bytes / 1000,
+        pictures.max_bytes / 1000,
+        pictures.mean_bytes / 1000
+    )
+}
+
+fn rows(text: &mut String, report: &Report) -> fmt::Result {
+    writeln!(
+        text,
+        "{:<10}{:>8}{:>8}{:>8}{:>8}{:>10}{:>10}{:>10}{:>10}",
+        "camera", "sent", "ok", "not ok", "lost", "p50 ms", "p95 ms", "p99 ms", "max ms"
+    )?;
+    row(text, "total", &report.tally, &report.figures)?;
+    let mut cameras: Vec<&CameraResult> = report.per_camera.iter().collect();
+    if !report.per_camera_table {
+        cameras.sort_by(|a, b| badness(b).total_cmp(&badness(a)));
+        cameras.truncate(LISTED);
+    }
+    for camera in &cameras {
+        row(text, &camera.camera_id, &camera.tally, &camera.figures)?;
+    }
+    let left_out = report.per_camera.len() - cameras.len();
+    if left_out > 0 {
+        let left_out = counted(left_out as u64, "camera");
+        writeln!(
+            text,
+            "{left_out} more, none slower (--per-camera lists all)"
+        )?;
+    }
+    writeln!(text)
+}
+
+/// What the worst cameras are chosen by: their slowest answer; no answer at all is worse.
+fn badness(camera: &CameraResult) -> f64 {
+    camera.figures.max_ms.unwrap_or(f64::INFINITY)
+}
+
+fn row(text: &mut String, name: &str, tally: &Tally, figures: &Figures) -> fmt::Result {
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
+    writeln!(
+        text,
+        "{name:<10}{:>8}{:>8}{:>8}{:>8}{:>10}{:>10}{:>10}{:>10}",
+        tally.sent,
+        tally.ok,
+        tally.answered - tally.ok,
+        tally.lost + tally.unaccepted,
+        ms(figures.p50_ms),
+        ms(figures.p95_ms),
+        ms(figures.p99_ms),
+        ms(figures.max_ms),
+    )
+}
+
+fn foot(text: &mut String, report: &Report) -> fmt::Result {
+    let tally = &report.tally;
+    let mut fates: Vec<String> = tally
+        .outcomes()
+        .iter()
+        .filter(|&&(name, count)| count > 0 || name == "ok")
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    fates.push(format!("lost {}", tally.lost));
+    for (name, count) in [
+        ("unaccepted", tally.unaccepted),
+        ("not sent", tally.not_sent),
+        ("protocol errors", report.protocol_errors),
+    ] {
+        if count > 0 {
+            fates.push(format!("{name} {count}"));
+        }
+    }
+    writeln!(text, "frames    {}", fates.join(", "))?;
+    if let Some(stages) = &report.stages_mean_us {
+        let ms = |us: f64| us / 1e3;
+        writeln!(
+            text,
+            "stages    queue {:.2}, decode {:.2}, preprocess {:.2}, inference {:.2}, \
+             postprocess {:.2}, total {:.2} ms (means the server reports)",
+            ms(stages.queue),
+            ms(stages.decode),
+            ms(stages.preprocess),
+            ms(stages.inference),
+            ms(stages.postprocess),
+            ms(stages.total),
+        )?;
+    }
+    if let (Some(p99), Some(max)) = (report.send_lateness_ms.p99, report.send_lateness_ms.max) {
+        writeln!(
+            text,
+            "lateness  of sending: p99 {p99:.1}, max {max:.1} ms (within latency)"
+        )?;
+    }
+    if report.warmup.tally.sent > 0 {
+        let warmup = &report.warmup;
+        let tally = &warmup.tally;
+        writeln!(
+            text,
+            "warm-up   sent {}, answered {}, lost {}, slowest {:.1} ms (not counted)",
+            tally.sent,
+            tally.answered,
+            tally.lost,
+            warmup.max_ms.unwrap_or_default()
+        )?;
+    }
+    for end in &report.stream_ends {
+        writeln!(
+            text,
+            "streams   {} ended early: {}",
+            end.streams, end.reason
+        )?;
+    }
+    writeln!(text, "\n{}", report.verdict_line())
+}

@@ -1,0 +1,107 @@
+//! One `DetectStream` from the client's side.
+
+use std::{future::Future, pin::Pin};
+
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Response, Status, Streaming, metadata::MetadataValue, transport::Channel};
+use vedette_proto::{
+    ACCEPTED_FRAMES_KEY, CAMERA_ID_KEY,
+    camera_ai::{DetectRequest, DetectResponse, object_detection_client::ObjectDetectionClient},
+};
+
+use crate::{
+    connect::{MAX_ANSWER_BYTES, code_name},
+    record::StreamEnd,
+};
+
+/// Requests between a camera and its HTTP/2 connection. One, so that a frame counts as sent only
+/// when the connection has taken the one before it; a full place makes the next frame late, and
+/// that shows as send lateness and in its latency.
+pub const OUTBOUND_CAPACITY: usize = 1;
+
+type Opening =
+    Pin<Box<dyn Future<Output = Result<Response<Streaming<DetectResponse>>, Status>> + Send>>;
+
+/// The answers of a stream.
+///
+/// A server may wait for the first frame before it opens its side, so opening is part of reading.
+pub struct Answers {
+    state: State,
+}
+
+enum State {
+    Opening(Opening),
+    Open(Box<Streaming<DetectResponse>>),
+    Ended,
+}
+
+/// Starts a stream for the camera named `camera_id` on `channel`. Nothing is sent until the answers
+/// are polled.
+#[must_use]
+pub fn open(channel: Channel, camera_id: &str) -> (mpsc::Sender<DetectRequest>, Answers) {
+    let (sender, receiver) = mpsc::channel(OUTBOUND_CAPACITY);
+    let mut request = tonic::Request::new(ReceiverStream::new(receiver));
+    if let Ok(value) = MetadataValue::try_from(camera_id) {
+        request.metadata_mut().insert(CAMERA_ID_KEY, value);
+    }
+    let opening = async move {
+        ObjectDetectionClient::new(channel)
+            .max_decoding_message_size(MAX_ANSWER_BYTES)
+            .detect_stream(request)
+            .await
+    };
+    (
+        sender,
+        Answers {
+            state: State::Opening(Box::pin(opening)),
+        },
+    )
+}
+
+impl Answers {
+    /// The next answer; `Ok(None)` once the server has ended the stream. May be dropped and called
+    /// again without losing an answer.
+    pub async fn next(&mut self) -> Result<Option<DetectResponse>, Status> {
+        loop {
+            match &mut self.state {
+                State::Opening(opening) => match opening.await {
+                    Ok(response) => self.state = State::Open(Box::new(response.into_inner())),
+                    Err(status) => {
+                        self.state = State::Ended;
+                        return Err(status);
+                    }
+                },
+                State::Open(stream) => {
+                    let message = stream.message().await;
+                    if !matches!(message, Ok(Some(_))) {
+                        self.state = State::Ended;
+                    }
+                    return message;
+                }
+                State::Ended => return Ok(None),
+            }
+        }
+    }
+}
+
+/// The end of a stream that broke with `status`.
+#[must_use]
+pub fn broken(status: &Status) -> StreamEnd {
+    let accepted = (status.code() == tonic::Code::Unavailable)
+        .then(|| {
+            status
+                .metadata()
+                .get(ACCEPTED_FRAMES_KEY)?
+                .to_str()
+                .ok()?
+                .parse()
+                .ok()
+        })
+        .flatten();
+    StreamEnd::Broken {
+        code: code_name(status.code()).to_owned(),
+        message: status.message().to_owned(),
+        accepted,
+    }
+}

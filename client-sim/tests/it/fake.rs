@@ -1,0 +1,215 @@
+//! A server of the contract that behaves as a test tells it to.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::{net::TcpListener, sync::mpsc};
+use tokio_stream::{
+    Stream,
+    wrappers::{ReceiverStream, TcpListenerStream},
+};
+use tonic::{Request, Response, Status, Streaming, metadata::MetadataValue, transport::Server};
+use vedette_proto::{
+    ACCEPTED_FRAMES_KEY, CAMERA_ID_KEY,
+    camera_ai::{
+        BoundingBox, DetectRequest, DetectResponse, Object, Outcome, ServerInfo, ServerInfoRequest,
+        StageTimes,
+        object_detection_server::{ObjectDetection, ObjectDetectionServer},
+    },
+};
+
+/// Answers in flight from the fake server to one client; plenty for these tests.
+const REPLIES: usize = 64;
+
+/// What the server does with a frame.
+#[derive(Debug, Clone)]
+pub(crate) enum Act {
+    /// Answers at once with this outcome.
+    Answer(Outcome),
+    /// Answers twice.
+    AnswerTwice,
+    /// Says nothing.
+    Drop,
+    /// Answers OK after this time; the frames behind it wait.
+    Stall(Duration),
+    /// Ends the stream with this status code and message.
+    Break(tonic::Code, &'static str),
+    /// Ends the stream as a server that shuts down does, having read this many frames.
+    ShutDown(u64),
+    /// Ends the stream without an error.
+    Close,
+}
+
+/// Decides by camera name and frame.
+type Script = Arc<dyn Fn(&str, u64) -> Act + Send + Sync>;
+
+/// The fake server and what it has seen.
+#[derive(Clone)]
+pub(crate) struct Fake {
+    script: Script,
+    knows_info: bool,
+    /// Pictures received, by camera.
+    pub(crate) seen: Arc<Mutex<HashMap<String, Vec<DetectRequest>>>>,
+}
+
+type Answers = Pin<Box<dyn Stream<Item = Result<DetectResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl ObjectDetection for Fake {
+    type DetectStreamStream = Answers;
+
+    async fn detect_stream(
+        &self,
+        request: Request<Streaming<DetectRequest>>,
+    ) -> Result<Response<Answers>, Status> {
+        let camera = request
+            .metadata()
+            .get(CAMERA_ID_KEY)
+            .and_then(|id| id.to_str().ok())
+            .unwrap_or("unnamed")
+            .to_owned();
+        let (replies, answers) = mpsc::channel(REPLIES);
+        tokio::spawn(serve(self.clone(), camera, request.into_inner(), replies));
+        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
+    }
+
+    async fn detect(
+        &self,
+        request: Request<DetectRequest>,
+    ) -> Result<Response<DetectResponse>, Status> {
+        Ok(Response::new(answer(
+            request.get_ref().frame_id,
+            Outcome::Ok,
+        )))
+    }
+
+    async fn get_server_info(
+        &self,
+        _: Request<ServerInfoRequest>,
+    ) -> Result<Response<ServerInfo>, Status> {
+        if !self.knows_info {
+            return Err(Status::unimplemented("an older server"));
+        }
+        Ok(Response::new(ServerInfo {
+            version: "9.9.9".into(),
+            model: "fake".into(),
+            workers: 3,
+            ..ServerInfo::default()
+        }))
+    }
+}
+
+async fn serve(
+    fake: Fake,
+    camera: String,
+    mut frames: Streaming<DetectRequest>,
+    replies: mpsc::Sender<Result<DetectResponse, Status>>,
+) {
+    while let Ok(Some(frame)) = frames.message().await {
+        let id = frame.frame_id;
+        fake.seen
+            .lock()
+            .unwrap()
+            .entry(camera.clone())
+            .or_default()
+            .push(frame);
+        let mut send = vec![Ok(answer(id, Outcome::Ok))];
+        match (fake.script)(&camera, id) {
+            Act::Answer(outcome) => send = vec![Ok(answer(id, outcome))],
+            Act::AnswerTwice => send.push(Ok(answer(id, Outcome::Ok))),
+            Act::Drop => send.clear(),
+            Act::Stall(time) => tokio::time::sleep(time).await,
+            Act::Break(code, message) => send = vec![Err(Status::new(code, message))],
+            Act::ShutDown(accepted) => {
+                let mut status = Status::unavailable("shutting down");
+                let accepted = MetadataValue::from(accepted);
+                status.metadata_mut().insert(ACCEPTED_FRAMES_KEY, accepted);
+                send = vec![Err(status)];
+            }
+            Act::Close => return,
+        }
+        for answer in send {
+            let last = answer.is_err();
+            if replies.send(answer).await.is_err() || last {
+                return;
+            }
+        }
+    }
+}
+
+fn answer(frame_id: u64, outcome: Outcome) -> DetectResponse {
+    let ok = outcome == Outcome::Ok;
+    DetectResponse {
+        frame_id,
+        outcome: outcome as i32,
+        detail: if ok {
+            String::new()
+        } else {
+            format!("{}: told so", outcome.as_str_name())
+        },
+        objects: if ok { vec![object()] } else { Vec::new() },
+        image_width: if ok { 640 } else { 0 },
+        image_height: if ok { 480 } else { 0 },
+        times: Some(StageTimes {
+            queue_us: 100,
+            inference_us: 2000,
+            ..StageTimes::default()
+        }),
+        model: "fake".into(),
+    }
+}
+
+fn object() -> Object {
+    Object {
+        label: "stop sign".into(),
+        confidence: 0.91,
+        bbox: Some(BoundingBox {
+            x: 298,
+            y: 88,
+            width: 196,
+            height: 203,
+        }),
+        class_id: 11,
+    }
+}
+
+/// A fake server that follows `script`.
+pub(crate) fn fake(script: impl Fn(&str, u64) -> Act + Send + Sync + 'static) -> Fake {
+    Fake {
+        script: Arc::new(script),
+        knows_info: true,
+        seen: Arc::default(),
+    }
+}
+
+impl Fake {
+    /// The same server, but of a version that does not know `GetServerInfo`.
+    #[allow(
+        clippy::allow_attributes,
+        dead_code,
+        reason = "not every test file needs it"
+    )]
+    pub(crate) fn without_info(mut self) -> Self {
+        self.knows_info = false;
+        self
+    }
+
+    /// Serves on a free port of the current runtime until that ends.
+    pub(crate) async fn start(&self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let service = ObjectDetectionServer::new(self.clone());
+        let incoming = TcpListenerStream::new(listener);
+        tokio::spawn(
+            Server::builder()
+                .add_service(service)
+                .serve_with_incoming(incoming),
+        );
+        addr
+    }
+}

@@ -1,0 +1,7 @@
+//! The tool against servers of all kinds, in process and as the real binary.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod cli;
+mod fake;
+mod run;

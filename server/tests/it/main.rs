@@ -1,0 +1,9 @@
+//! The server from outside: one module per scenario, all in one program to link it once.
+
+mod bare_contract;
+mod cases;
+mod common;
+mod lifecycle;
+mod raw_frames;
+mod streams;
+mod yolox_reference;

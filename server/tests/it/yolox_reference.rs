@@ -1,0 +1,131 @@
+//! The default network's boxes and scores against an independent implementation in Python, on real
+//! photographs: `tests/reference/yolox_reference.py` with numpy, OpenCV and ONNX Runtime.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::common::{TestServer, edges, fetched, settings};
+use serde_json::Value;
+use vedette_proto::camera_ai::{Object, Outcome};
+use vedette_server::config::Settings;
+
+/// How far an edge may be off, in pixels: the server reports whole ones.
+const EDGE_TOLERANCE: f64 = 1.0;
+/// How far a score may be off.
+const SCORE_TOLERANCE: f64 = 0.002;
+
+fn reference(args: &[&str]) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference/yolox_reference.py");
+    let output = Command::new(fetched("pyenv/bin/python"))
+        .arg(script)
+        .args(args)
+        .output()
+        .expect("the reference runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+fn pictures_in(folder: &Path) -> Vec<PathBuf> {
+    let mut pictures: Vec<_> = std::fs::read_dir(folder)
+        .expect("the folder")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.is_file())
+        .collect();
+    pictures.sort();
+    pictures
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key]
+        .as_f64()
+        .unwrap_or_else(|| panic!("no {key} in {value}"))
+}
+
+/// Whether an object is this detection of the reference.
+fn same(object: &Object, expected: &Value) -> bool {
+    let [x, y, width, height] = edges(object).map(f64::from);
+    let corners = [("x1", x), ("y1", y), ("x2", x + width), ("y2", y + height)];
+    u64::from(object.class_id) == expected["class_id"].as_u64().unwrap_or(u64::MAX)
+        && (f64::from(object.confidence) - number(expected, "score")).abs() <= SCORE_TOLERANCE
+        && corners
+            .iter()
+            .all(|(key, got)| (got - number(expected, key)).abs() <= EDGE_TOLERANCE)
+}
+
+async fn compare(size: &str) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder_text = folder.path().to_str().expect("Unicode");
+    reference(&["--make-pictures", folder_text]);
+    let pictures = pictures_in(folder.path());
+    assert!(pictures.len() >= 20, "{} pictures", pictures.len());
+
+    let model = fetched("yolox_nano.onnx");
+    let mut args = vec!["--model", model.to_str().expect("Unicode"), "--size", size];
+    args.extend(["--conf", "0.25", "--iou", "0.45", "--max-det", "300"]);
+    args.extend(pictures.iter().map(|path| path.to_str().expect("Unicode")));
+    let expected: Value = serde_json::from_str(&reference(&args)).expect("JSON");
+    let expected = expected["pictures"].as_array().expect("a list");
+    assert_eq!(expected.len(), pictures.len());
+
+    let settings = Settings {
+        model: Some(model.clone()),
+        runtime_lib: Some(fetched("onnxruntime/libonnxruntime.so")),
+        input_size: Some(size.parse().expect("a size")),
+        confidence: Some(0.25),
+        iou: Some(0.45),
+        ..settings()
+    };
+    let server = TestServer::start(settings).await;
+    let mut camera = server.camera("reference").await;
+    let mut with_objects = 0;
+    for (number, (path, expected)) in pictures.iter().zip(expected).enumerate() {
+        let data = std::fs::read(path).expect("reads");
+        let answer = camera.detect(number as u64, &data).await;
+        let name = path.file_name().unwrap_or_default().display();
+        assert_eq!(answer.outcome(), Outcome::Ok, "{name}: {}", answer.detail);
+        assert_eq!(
+            u64::from(answer.image_width),
+            expected["width"].as_u64().expect("width")
+        );
+        assert_eq!(
+            u64::from(answer.image_height),
+            expected["height"].as_u64().expect("height")
+        );
+        let detections = expected["detections"].as_array().expect("a list");
+        assert_eq!(
+            answer.objects.len(),
+            detections.len(),
+            "{name}: {:#?}",
+            answer.objects
+        );
+        for detection in detections {
+            assert!(
+                answer.objects.iter().any(|object| same(object, detection)),
+                "{name}: nothing like {detection} in {:#?}",
+                answer.objects
+            );
+        }
+        with_objects += usize::from(!detections.is_empty());
+    }
+    assert!(
+        with_objects >= 15,
+        "only {with_objects} pictures had anything to compare"
+    );
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn boxes_and_scores_equal_the_reference_in_a_square() {
+    compare("416x416").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn boxes_and_scores_equal_the_reference_in_a_rectangle() {
+    compare("416x320").await;
+}
