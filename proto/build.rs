@@ -7,10 +7,7 @@ use prost::Message as _;
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=camera_ai.proto");
     let descriptors = protox::compile(["camera_ai.proto"], ["."])?;
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "cargo tells a build script its folder this way"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "cargo tells a build script its folder this way")]
     let out_dir = PathBuf::from(std::env::var("OUT_DIR")?);
     fs::write(out_dir.join("camera_ai.bin"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure()

@@ -54,33 +54,20 @@ fn draw_object(picture: &mut RgbImage, object: &Object, stroke: f32, font_scale:
     let label = format!("{} {:.2}", object.label, object.confidence);
     let text_width = label.chars().count() as f32 * GLYPH as f32 * font_scale;
     let padding = PADDING as f32 * font_scale;
-    let (width, height) = (
-        text_width + 2.0 * padding,
-        GLYPH as f32 * font_scale + 2.0 * padding,
-    );
+    let (width, height) = (text_width + 2.0 * padding, GLYPH as f32 * font_scale + 2.0 * padding);
     // Above the box where there is room, else inside it.
     let top = if y >= height { y - height } else { y };
     let left = x.min(picture.width() as f32 - width).max(0.0);
     let top = top.min(picture.height() as f32 - height).max(0.0);
     draw::rect(picture, (left, top), (width, height), color);
-    draw::text(
-        picture,
-        (left + padding, top + padding),
-        &label,
-        font_scale,
-        text_color(color),
-    );
+    draw::text(picture, (left + padding, top + padding), &label, font_scale, text_color(color));
 }
 
 /// Black on bright backgrounds, white on dark ones.
 fn text_color([red, green, blue]: Color) -> Color {
     // Rec. 601 luma, in thousandths.
     let luma = u32::from(red) * 299 + u32::from(green) * 587 + u32::from(blue) * 114;
-    if luma > 128_000 {
-        [0, 0, 0]
-    } else {
-        [255, 255, 255]
-    }
+    if luma > 128_000 { [0, 0, 0] } else { [255, 255, 255] }
 }
 
 #[cfg(test)]
@@ -90,33 +77,20 @@ mod tests {
     use vedette_proto::camera_ai::BoundingBox;
 
     fn object(class_id: u32, label: &str, bbox: Option<BoundingBox>) -> Object {
-        Object {
-            label: label.into(),
-            confidence: 0.87,
-            bbox,
-            class_id,
-        }
+        Object { label: label.into(), confidence: 0.87, bbox, class_id }
     }
 
     #[test]
     fn a_box_is_framed_and_labelled_in_its_class_s_colour() {
         let mut picture = RgbImage::new(640, 480);
-        let bbox = BoundingBox {
-            x: 100,
-            y: 200,
-            width: 300,
-            height: 150,
-        };
+        let bbox = BoundingBox { x: 100, y: 200, width: 300, height: 150 };
         draw_objects(&mut picture, &[object(1, "bicycle", Some(bbox))]);
         let is_coloured = |x, y| picture.get_pixel(x, y).0 == PALETTE[1];
         assert!(is_coloured(100, 300) && is_coloured(399, 300));
         assert!(is_coloured(250, 200) && is_coloured(250, 349));
         assert!(!is_coloured(99, 300) && !is_coloured(400, 300) && !is_coloured(250, 350));
         assert!(!is_coloured(250, 275), "the inside stays visible");
-        assert!(
-            is_coloured(101, 190),
-            "the label's background lies above the box"
-        );
+        assert!(is_coloured(101, 190), "the label's background lies above the box");
     }
 
     proptest! {

@@ -93,11 +93,7 @@ pub async fn run(
                 }
             }
             Event::Answer(Ok(None)) => {
-                let end = if camera.sending() {
-                    StreamEnd::Closed
-                } else {
-                    StreamEnd::Done
-                };
+                let end = if camera.sending() { StreamEnd::Closed } else { StreamEnd::Done };
                 return (camera.record, end);
             }
             Event::Answer(Err(status)) => return (camera.record, stream::broken(&status)),
@@ -112,19 +108,11 @@ pub async fn run(
             }
             Event::Refused | Event::Stop => {
                 camera.send_no_more();
-                let patience = if camera.complete() {
-                    END_PATIENCE
-                } else {
-                    fleet.drain
-                };
+                let patience = if camera.complete() { END_PATIENCE } else { fleet.drain };
                 give_up.as_mut().reset((now + patience).into());
             }
             Event::GiveUp => {
-                let end = if camera.sending() {
-                    StreamEnd::Blocked
-                } else {
-                    StreamEnd::Done
-                };
+                let end = if camera.sending() { StreamEnd::Blocked } else { StreamEnd::Done };
                 return (camera.record, end);
             }
         }
@@ -163,14 +151,7 @@ struct Camera<'a> {
 impl<'a> Camera<'a> {
     fn new(fleet: &'a Fleet, index: u32, sender: mpsc::Sender<DetectRequest>) -> Self {
         let record = CameraRecord::new(index, fleet.schedule, fleet.slo_max);
-        Self {
-            fleet,
-            index,
-            record,
-            sender: Some(sender),
-            next: 0,
-            due: false,
-        }
+        Self { fleet, index, record, sender: Some(sender), next: 0, due: false }
     }
 
     fn sending(&self) -> bool {
@@ -205,10 +186,7 @@ impl<'a> Camera<'a> {
             let latency = now.saturating_duration_since(intended);
             fleet.live.answered.fetch_add(1, Relaxed);
             if !fleet.schedule.is_warmup(k) {
-                fleet
-                    .live
-                    .worst_us
-                    .fetch_max(clock::micros(latency), Relaxed);
+                fleet.live.worst_us.fetch_max(clock::micros(latency), Relaxed);
             }
             latency
         });

@@ -161,11 +161,7 @@ fn fps(text: &str) -> Result<f64, String> {
 
 fn ratio(text: &str) -> Result<f64, String> {
     number(text).and_then(|ratio| {
-        if (0.0..=1.0).contains(&ratio) {
-            Ok(ratio)
-        } else {
-            Err("must be 0 to 1".to_owned())
-        }
+        if (0.0..=1.0).contains(&ratio) { Ok(ratio) } else { Err("must be 0 to 1".to_owned()) }
     })
 }
 
@@ -181,11 +177,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 fn positive_seconds(text: &str) -> Result<Duration, String> {
     let duration = seconds(text)?;
-    if duration.is_zero() {
-        Err("must be more than 0 seconds".to_owned())
-    } else {
-        Ok(duration)
-    }
+    if duration.is_zero() { Err("must be more than 0 seconds".to_owned()) } else { Ok(duration) }
 }
 
 fn positive_millis(text: &str) -> Result<Duration, String> {
@@ -218,10 +210,7 @@ where
     match Cli::try_parse_from(args) {
         Ok(cli) => Parsed::Command(Box::new(cli.job.into())),
         Err(error)
-            if matches!(
-                error.kind(),
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-            ) =>
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
         {
             Parsed::Text(error.to_string())
         }
@@ -243,18 +232,15 @@ fn one_line(error: &clap::Error) -> String {
         .collect::<Vec<_>>()
         .join(" ");
     let message = message.strip_prefix("error: ").unwrap_or(&message);
-    let suggestion = [
-        ContextKind::SuggestedArg,
-        ContextKind::SuggestedSubcommand,
-        ContextKind::SuggestedValue,
-    ]
-    .into_iter()
-    .find_map(|kind| match error.get(kind) {
-        Some(ContextValue::String(one)) => Some(one.clone()),
-        Some(ContextValue::Strings(many)) => many.first().cloned(),
-        _ => None,
-    })
-    .map_or_else(String::new, |name| format!("; did you mean {name}?"));
+    let suggestion =
+        [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
+            .into_iter()
+            .find_map(|kind| match error.get(kind) {
+                Some(ContextValue::String(one)) => Some(one.clone()),
+                Some(ContextValue::Strings(many)) => many.first().cloned(),
+                _ => None,
+            })
+            .map_or_else(String::new, |name| format!("; did you mean {name}?"));
     format!("{message}{suggestion}; see client-sim --help")
 }
 
@@ -314,26 +300,13 @@ mod tests {
 
     #[test]
     fn defaults_are_the_documented_ones() {
-        let Parsed::Command(command) = parse(["client-sim", "run"]) else {
-            panic!()
-        };
-        let Command::Run(config) = *command else {
-            panic!()
-        };
+        let Parsed::Command(command) = parse(["client-sim", "run"]) else { panic!() };
+        let Command::Run(config) = *command else { panic!() };
         assert_eq!(config.addr.to_string(), "127.0.0.1:50051");
-        assert_eq!(
-            (config.cameras, config.threads, config.budget_ms),
-            (10, 1, 0)
-        );
+        assert_eq!((config.cameras, config.threads, config.budget_ms), (10, 1, 0));
         assert_eq!(config.measured, Duration::from_secs(10));
         assert_eq!(config.slo_max, Duration::from_millis(100));
-        assert_eq!(
-            config.size,
-            Size {
-                width: 640,
-                height: 480
-            }
-        );
+        assert_eq!(config.size, Size { width: 640, height: 480 });
     }
 
     #[test]
@@ -352,10 +325,7 @@ mod tests {
         ] {
             let line = mistake(args);
             assert!(line.contains(part), "{args:?}: {line}");
-            assert!(
-                line.ends_with("see client-sim --help") && line.lines().count() == 1,
-                "{line}"
-            );
+            assert!(line.ends_with("see client-sim --help") && line.lines().count() == 1, "{line}");
         }
     }
 }

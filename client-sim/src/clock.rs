@@ -3,20 +3,14 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The monotonic clock.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place that reads the monotonic clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
 #[must_use]
 pub fn now() -> Instant {
     Instant::now()
 }
 
 /// The wall clock in microseconds since the Unix epoch; 0 when it is set before that.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place that reads the wall clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 #[must_use]
 pub fn unix_micros() -> i64 {
     SystemTime::now()

@@ -107,10 +107,7 @@ impl JsonTarget {
         match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
                 let source = io::ErrorKind::NotFound.into();
-                Err(SimError::Write {
-                    path: path.clone(),
-                    source,
-                })
+                Err(SimError::Write { path: path.clone(), source })
             }
             _ => Ok(()),
         }
@@ -121,11 +118,7 @@ impl FromStr for JsonTarget {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(if text == "-" {
-            Self::Stdout
-        } else {
-            Self::File(text.into())
-        })
+        Ok(if text == "-" { Self::Stdout } else { Self::File(text.into()) })
     }
 }
 
@@ -149,17 +142,10 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let side = |text: &str| {
-            text.parse()
-                .ok()
-                .filter(|side| (MIN_DRAWN_SIDE..=MAX_DRAWN_SIDE).contains(side))
+            text.parse().ok().filter(|side| (MIN_DRAWN_SIDE..=MAX_DRAWN_SIDE).contains(side))
         };
         text.split_once(['x', 'X'])
-            .and_then(|(width, height)| {
-                Some(Self {
-                    width: side(width)?,
-                    height: side(height)?,
-                })
-            })
+            .and_then(|(width, height)| Some(Self { width: side(width)?, height: side(height)? }))
             .ok_or_else(|| {
                 format!(
                     "write WIDTHxHEIGHT in pixels, each {MIN_DRAWN_SIDE} to {MAX_DRAWN_SIDE}, \
@@ -210,9 +196,7 @@ impl FromStr for ServerAddr {
         } else {
             rest.to_owned()
         };
-        let port = authority
-            .rsplit_once(':')
-            .and_then(|(_, port)| port.parse::<u16>().ok());
+        let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
         if port.is_none_or(|port| port == 0) {
             return Err(wrong());
         }
@@ -234,50 +218,18 @@ mod tests {
             ("[::1]:7000", "[::1]:7000"),
             ("::1", "[::1]:50051"),
         ] {
-            assert_eq!(
-                text.parse::<ServerAddr>().unwrap().to_string(),
-                authority,
-                "{text}"
-            );
+            assert_eq!(text.parse::<ServerAddr>().unwrap().to_string(), authority, "{text}");
         }
-        for wrong in [
-            "",
-            "http://",
-            "a:b",
-            "host:99999",
-            "host:0",
-            "http://a/b",
-            "https://a:1",
-        ] {
+        for wrong in ["", "http://", "a:b", "host:99999", "host:0", "http://a/b", "https://a:1"] {
             assert!(wrong.parse::<ServerAddr>().is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn sizes_have_two_sides_within_limits() {
-        assert_eq!(
-            "640x480".parse(),
-            Ok(Size {
-                width: 640,
-                height: 480
-            })
-        );
-        assert_eq!(
-            "1920X1080".parse(),
-            Ok(Size {
-                width: 1920,
-                height: 1080
-            })
-        );
-        for wrong in [
-            "640",
-            "640x",
-            "0x480",
-            "640x-1",
-            "99999x16",
-            "640x480x3",
-            "8x8",
-        ] {
+        assert_eq!("640x480".parse(), Ok(Size { width: 640, height: 480 }));
+        assert_eq!("1920X1080".parse(), Ok(Size { width: 1920, height: 1080 }));
+        for wrong in ["640", "640x", "0x480", "640x-1", "99999x16", "640x480x3", "8x8"] {
             assert!(wrong.parse::<Size>().is_err(), "{wrong}");
         }
     }

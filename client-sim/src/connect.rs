@@ -27,10 +27,8 @@ pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// How to reach `addr`; gives up on each attempt after `patience`.
 pub fn endpoint(addr: &ServerAddr, patience: Duration) -> Result<Endpoint, SimError> {
-    let endpoint = Endpoint::from_shared(addr.uri()).map_err(|error| SimError::Address {
-        addr: addr.to_string(),
-        why: root_cause(&error),
-    })?;
+    let endpoint = Endpoint::from_shared(addr.uri())
+        .map_err(|error| SimError::Address { addr: addr.to_string(), why: root_cause(&error) })?;
     Ok(endpoint.tcp_nodelay(true).connect_timeout(patience))
 }
 
@@ -40,10 +38,7 @@ pub async fn connect(
     addr: &ServerAddr,
     deadline: Instant,
 ) -> Result<Channel, SimError> {
-    let unreachable = |why| SimError::Unreachable {
-        addr: addr.to_string(),
-        why,
-    };
+    let unreachable = |why| SimError::Unreachable { addr: addr.to_string(), why };
     loop {
         let attempt = tokio::time::timeout_at(deadline.into(), endpoint.connect()).await;
         match attempt {
@@ -69,10 +64,9 @@ pub async fn server_info(
         ObjectDetectionClient::new(channel).max_decoding_message_size(MAX_ANSWER_BYTES);
     match tokio::time::timeout(INFO_PATIENCE, client.get_server_info(ServerInfoRequest {})).await {
         Ok(Ok(info)) => Ok(Some(info.into_inner())),
-        Ok(Err(status)) if is_not_grpc(&status) => Err(SimError::NotGrpc {
-            addr: addr.to_string(),
-            why: status_cause(&status),
-        }),
+        Ok(Err(status)) if is_not_grpc(&status) => {
+            Err(SimError::NotGrpc { addr: addr.to_string(), why: status_cause(&status) })
+        }
         Ok(Err(_)) | Err(_) => Ok(None),
     }
 }
@@ -83,9 +77,7 @@ fn is_not_grpc(status: &Status) -> bool {
 }
 
 fn status_cause(status: &Status) -> String {
-    status
-        .source()
-        .map_or_else(|| status.message().to_owned(), root_cause)
+    status.source().map_or_else(|| status.message().to_owned(), root_cause)
 }
 
 /// The innermost error's text: the part that people can act on.
@@ -124,10 +116,7 @@ pub fn code_name(code: Code) -> &'static str {
 
 /// The server as the report shows it.
 #[derive(Debug, Clone, Serialize)]
-#[expect(
-    missing_docs,
-    reason = "the contract documents the fields of the same names"
-)]
+#[expect(missing_docs, reason = "the contract documents the fields of the same names")]
 pub struct ServerFigures {
     pub version: String,
     pub model: String,

@@ -71,17 +71,12 @@ struct SeenObject {
 pub async fn detect(config: &DetectConfig) -> Result<bool, SimError> {
     let mut files = Vec::with_capacity(config.pictures.len());
     for path in &config.pictures {
-        let bytes = fs::read(path).map_err(|source| SimError::Read {
-            path: path.clone(),
-            source,
-        })?;
+        let bytes =
+            fs::read(path).map_err(|source| SimError::Read { path: path.clone(), source })?;
         files.push((path, bytes::Bytes::from(bytes)));
     }
     if let Some(dir) = &config.save {
-        fs::create_dir_all(dir).map_err(|source| SimError::Write {
-            path: dir.clone(),
-            source,
-        })?;
+        fs::create_dir_all(dir).map_err(|source| SimError::Write { path: dir.clone(), source })?;
     }
     let endpoint = endpoint(&config.addr, config.connect)?;
     let channel = connect(&endpoint, &config.addr, clock::now() + config.connect).await?;
@@ -124,10 +119,7 @@ pub async fn detect(config: &DetectConfig) -> Result<bool, SimError> {
         }
     }
     if config.json {
-        crate::print(&format!(
-            "{}\n",
-            serde_json::to_string_pretty(&shown).unwrap_or_default()
-        ));
+        crate::print(&format!("{}\n", serde_json::to_string_pretty(&shown).unwrap_or_default()));
     }
     not_saved.map_or(Ok(all_ok), Err)
 }
@@ -139,20 +131,14 @@ async fn exchange(
     answers: &mut stream::Answers,
     request: DetectRequest,
 ) -> Result<DetectResponse, SimError> {
-    let failed = |why| SimError::NoAnswer {
-        addr: config.addr.to_string(),
-        why,
-    };
+    let failed = |why| SimError::NoAnswer { addr: config.addr.to_string(), why };
     // A dropped receiver shows in the answers, which say why.
     let _ = sender.send(request).await;
     match tokio::time::timeout(config.patience, answers.next()).await {
         Ok(Ok(Some(answer))) => Ok(answer),
         Ok(Ok(None)) => Err(failed("the server ended the stream".to_owned())),
         Ok(Err(status)) => Err(failed(stream::broken(&status).to_string())),
-        Err(_) => Err(failed(format!(
-            "nothing within {} s",
-            config.patience.as_secs_f64()
-        ))),
+        Err(_) => Err(failed(format!("nothing within {} s", config.patience.as_secs_f64()))),
     }
 }
 
@@ -268,10 +254,8 @@ fn save(
         picture.write_to(&mut encoded, ImageFormat::Png)
     }
     .map_err(picture_error("encoding"))?;
-    fs::write(&target, encoded.into_inner()).map_err(|source| SimError::Write {
-        path: target.clone(),
-        source,
-    })?;
+    fs::write(&target, encoded.into_inner())
+        .map_err(|source| SimError::Write { path: target.clone(), source })?;
     Ok(target)
 }
 

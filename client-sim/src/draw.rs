@@ -97,11 +97,7 @@ pub fn polygon(picture: &mut RgbImage, points: &[Point], color: Color) {
 
 /// Fills the rectangle from `(x, y)`.
 pub fn rect(picture: &mut RgbImage, (x, y): Point, (w, h): Point, color: Color) {
-    polygon(
-        picture,
-        &[(x, y), (x + w, y), (x + w, y + h), (x, y + h)],
-        color,
-    );
+    polygon(picture, &[(x, y), (x + w, y), (x + w, y + h), (x, y + h)], color);
 }
 
 /// The outline of an ellipse around `center`.
@@ -117,10 +113,7 @@ pub fn regular(n: usize, angle: f32, center: Point, radius: Point) -> Vec<Point>
     (0..n)
         .map(|i| {
             let turn = angle + i as f32 / n as f32 * std::f32::consts::TAU;
-            (
-                center.0 + radius.0 * turn.cos(),
-                center.1 + radius.1 * turn.sin(),
-            )
+            (center.0 + radius.0 * turn.cos(), center.1 + radius.1 * turn.sin())
         })
         .collect()
 }
@@ -197,11 +190,8 @@ mod tests {
     fn letters_look_like_letters() {
         let mut picture = RgbImage::new(8, 8);
         text(&mut picture, (0.0, 0.0), "L", 1.0, RED);
-        let row = |y| {
-            (0..8)
-                .map(|x| u8::from(picture.get_pixel(x, y).0 == RED))
-                .collect::<Vec<_>>()
-        };
+        let row =
+            |y| (0..8).map(|x| u8::from(picture.get_pixel(x, y).0 == RED)).collect::<Vec<_>>();
         assert_eq!(row(0), [1, 1, 1, 1, 0, 0, 0, 0]);
         assert_eq!(row(6), [1, 1, 1, 1, 1, 1, 1, 0]);
     }

@@ -79,14 +79,7 @@ async fn interrupted() {
 }
 
 fn runtime(threads: usize) -> Result<Runtime, SimError> {
-    let mut builder = if threads == 1 {
-        Builder::new_current_thread()
-    } else {
-        Builder::new_multi_thread()
-    };
-    builder
-        .worker_threads(threads)
-        .enable_all()
-        .build()
-        .map_err(SimError::Runtime)
+    let mut builder =
+        if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    builder.worker_threads(threads).enable_all().build().map_err(SimError::Runtime)
 }

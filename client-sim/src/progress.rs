@@ -24,20 +24,14 @@ pub async fn show(fleet: Arc<Fleet>) {
     let terminal = std::io::stderr().is_terminal();
     let length = fleet.schedule.length();
     let bar = terminal.then(|| bar(length));
-    let mut ticks = tokio::time::interval(if terminal {
-        BAR_INTERVAL
-    } else {
-        LINE_INTERVAL
-    });
+    let mut ticks = tokio::time::interval(if terminal { BAR_INTERVAL } else { LINE_INTERVAL });
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     if !terminal {
         ticks.tick().await;
     }
     loop {
         ticks.tick().await;
-        let elapsed = clock::now()
-            .saturating_duration_since(fleet.start)
-            .min(length);
+        let elapsed = clock::now().saturating_duration_since(fleet.start).min(length);
         let line = figures(&fleet, elapsed, length);
         if let Some(bar) = &bar {
             bar.0.set_message(line);

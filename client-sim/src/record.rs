@@ -48,11 +48,7 @@ impl fmt::Display for StreamEnd {
             Self::Closed => f.write_str("the server ended the stream"),
             Self::Blocked => f.write_str("the connection took no more frames"),
             // The server's words hold each stream's own count; without them streams group together.
-            Self::Broken {
-                code,
-                accepted: Some(_),
-                ..
-            } => write!(f, "{code}: server shut down"),
+            Self::Broken { code, accepted: Some(_), .. } => write!(f, "{code}: server shut down"),
             Self::Broken { code, message, .. } => write!(f, "{code}: {}", message.trim()),
         }
     }
@@ -158,15 +154,11 @@ impl CameraRecord {
     #[must_use]
     pub fn finish(mut self, end: StreamEnd, horizon: Option<Duration>) -> CameraResult {
         let accepted = match &end {
-            StreamEnd::Broken {
-                accepted: Some(accepted),
-                ..
-            } => *accepted,
+            StreamEnd::Broken { accepted: Some(accepted), .. } => *accepted,
             _ => u64::MAX,
         };
-        let due = horizon.map_or(self.schedule.frames(), |offset| {
-            self.schedule.due(self.camera, offset)
-        });
+        let due =
+            horizon.map_or(self.schedule.frames(), |offset| self.schedule.due(self.camera, offset));
         for k in 0..self.schedule.frames() {
             match self.frames[k as usize] {
                 FrameState::Sent if k < accepted => self.tally(k).lost += 1,
@@ -193,11 +185,7 @@ impl CameraRecord {
     }
 
     fn tally(&mut self, k: u64) -> &mut Tally {
-        if self.schedule.is_warmup(k) {
-            &mut self.warmup
-        } else {
-            &mut self.measured
-        }
+        if self.schedule.is_warmup(k) { &mut self.warmup } else { &mut self.measured }
     }
 
     fn protocol_error(&mut self, what: String) {
@@ -266,19 +254,11 @@ mod tests {
 
     fn record(warmup: u64, measured: u64) -> CameraRecord {
         let seconds = Duration::from_secs;
-        CameraRecord::new(
-            0,
-            Schedule::new(1, 1.0, seconds(warmup), seconds(measured)),
-            SLO,
-        )
+        CameraRecord::new(0, Schedule::new(1, 1.0, seconds(warmup), seconds(measured)), SLO)
     }
 
     fn answer(frame_id: u64, outcome: i32) -> DetectResponse {
-        DetectResponse {
-            frame_id,
-            outcome,
-            ..DetectResponse::default()
-        }
+        DetectResponse { frame_id, outcome, ..DetectResponse::default() }
     }
 
     #[test]
@@ -294,10 +274,7 @@ mod tests {
         record.answered(&answer(3, 0), after(101));
         assert_eq!(record.open(), 0);
         let result = record.finish(StreamEnd::Done, None);
-        assert_eq!(
-            (result.tally.ok, result.tally.superseded, result.over_slo),
-            (2, 1, 1)
-        );
+        assert_eq!((result.tally.ok, result.tally.superseded, result.over_slo), (2, 1, 1));
         assert_eq!(result.figures.max_ms, Some(101.0));
         assert_eq!(result.all_answers_max_ms, Some(400.0));
         assert_eq!((result.warmup.ok, result.warmup_max_ms), (1, Some(900.0)));
@@ -312,14 +289,8 @@ mod tests {
         }
         let result = record.finish(StreamEnd::Done, Some(Duration::ZERO));
         assert_eq!(result.protocol_errors, 4);
-        assert_eq!(
-            result.first_protocol_error.as_deref(),
-            Some("second answer to frame 0")
-        );
-        assert_eq!(
-            (result.tally.ok, result.tally.sent, result.tally.not_sent),
-            (1, 1, 0)
-        );
+        assert_eq!(result.first_protocol_error.as_deref(), Some("second answer to frame 0"));
+        assert_eq!((result.tally.ok, result.tally.sent, result.tally.not_sent), (1, 1, 0));
     }
 
     #[test]

@@ -117,10 +117,7 @@ fn pictures(config: &RunConfig) -> Result<PictureSet, SimError> {
     let folder = read_folder(dir)?;
     if folder.ignored > 0 {
         let files = counted(folder.ignored as u64, "file");
-        crate::say(&format!(
-            "ignoring {files} of {} that are no pictures",
-            dir.display()
-        ));
+        crate::say(&format!("ignoring {files} of {} that are no pictures", dir.display()));
     }
     Ok(folder.pictures)
 }
@@ -141,12 +138,8 @@ async fn connect_rest(endpoint: &Endpoint, config: &RunConfig) -> Result<Vec<Cha
     let at_once = Arc::new(Semaphore::new(CONNECTING_AT_ONCE));
     let mut connecting = JoinSet::new();
     for _ in 1..config.cameras {
-        let task = connect_one(
-            at_once.clone(),
-            endpoint.clone(),
-            config.addr.clone(),
-            config.connect,
-        );
+        let task =
+            connect_one(at_once.clone(), endpoint.clone(), config.addr.clone(), config.connect);
         connecting.spawn(task);
     }
     let mut channels = Vec::with_capacity(connecting.len());

@@ -101,9 +101,7 @@ impl Schedule {
 
 /// Frames due within `duration`, the first one at its beginning.
 fn frames_in(duration: Duration, fps: f64) -> u64 {
-    (duration.as_secs_f64() * fps - FRAME_COUNT_SLACK)
-        .ceil()
-        .max(0.0) as u64
+    (duration.as_secs_f64() * fps - FRAME_COUNT_SLACK).ceil().max(0.0) as u64
 }
 
 #[cfg(test)]

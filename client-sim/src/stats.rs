@@ -119,12 +119,7 @@ impl Distribution {
     fn new(digits: u8) -> Self {
         let histogram = Histogram::new_with_bounds(1, MAX_TRACKED_US, digits)
             .expect("constant bounds that the crate documents as valid");
-        Self {
-            histogram,
-            min_us: u64::MAX,
-            max_us: 0,
-            sum_us: 0,
-        }
+        Self { histogram, min_us: u64::MAX, max_us: 0, sum_us: 0 }
     }
 
     /// Adds one duration.
@@ -155,10 +150,7 @@ impl Distribution {
         let ms = |us: u64| Some(us as f64 / 1e3);
         // A bucket's upper edge may lie above the largest value recorded.
         let at = |quantile| {
-            ms(self
-                .histogram
-                .value_at_quantile(quantile)
-                .clamp(self.min_us, self.max_us))
+            ms(self.histogram.value_at_quantile(quantile).clamp(self.min_us, self.max_us))
         };
         Figures {
             p50_ms: at(0.50),
@@ -265,10 +257,7 @@ mod tests {
         let figures = Distribution::latency().figures();
         assert_eq!(figures, Figures::default());
         let json = serde_json::to_string(&figures).unwrap();
-        assert!(
-            json.contains("\"p99_ms\":null") && !json.contains("NaN"),
-            "{json}"
-        );
+        assert!(json.contains("\"p99_ms\":null") && !json.contains("NaN"), "{json}");
         assert_eq!(StageSums::default().means(), None);
     }
 

@@ -51,12 +51,7 @@ pub fn open(channel: Channel, camera_id: &str) -> (mpsc::Sender<DetectRequest>, 
             .detect_stream(request)
             .await
     };
-    (
-        sender,
-        Answers {
-            state: State::Opening(Box::pin(opening)),
-        },
-    )
+    (sender, Answers { state: State::Opening(Box::pin(opening)) })
 }
 
 impl Answers {
@@ -89,15 +84,7 @@ impl Answers {
 #[must_use]
 pub fn broken(status: &Status) -> StreamEnd {
     let accepted = (status.code() == tonic::Code::Unavailable)
-        .then(|| {
-            status
-                .metadata()
-                .get(ACCEPTED_FRAMES_KEY)?
-                .to_str()
-                .ok()?
-                .parse()
-                .ok()
-        })
+        .then(|| status.metadata().get(ACCEPTED_FRAMES_KEY)?.to_str().ok()?.parse().ok())
         .flatten();
     StreamEnd::Broken {
         code: code_name(status.code()).to_owned(),

@@ -40,11 +40,7 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
-        if self.passed() {
-            Ok(())
-        } else {
-            write!(f, " ({})", self.reasons.join("; "))
-        }
+        if self.passed() { Ok(()) } else { write!(f, " ({})", self.reasons.join("; ")) }
     }
 }
 
@@ -62,11 +58,7 @@ pub fn judge(cameras: &[CameraResult], limits: Limits, interrupted_after: Option
     }
     reasons.extend(too_slow(cameras, limits.slo_max_ms));
     reasons.extend(count(cameras, "lost", |tally| tally.lost));
-    reasons.extend(count(
-        cameras,
-        "not accepted by a server shutting down",
-        |t| t.unaccepted,
-    ));
+    reasons.extend(count(cameras, "not accepted by a server shutting down", |t| t.unaccepted));
     reasons.extend(count(cameras, "not sent", |tally| tally.not_sent));
     reasons.extend(missed(cameras, &total, limits.min_answered_ratio));
     reasons.extend(protocol_errors(cameras));
@@ -98,17 +90,10 @@ fn too_slow(cameras: &[CameraResult], slo_max_ms: f64) -> Option<String> {
 /// "3 frames lost (worst: sim-0004 with 2)", if there is any.
 fn count(cameras: &[CameraResult], what: &str, of: impl Fn(&Tally) -> u64) -> Option<String> {
     let sum: u64 = cameras.iter().map(|camera| of(&camera.tally)).sum();
-    let worst = cameras
-        .iter()
-        .rev()
-        .max_by_key(|camera| of(&camera.tally))?;
+    let worst = cameras.iter().rev().max_by_key(|camera| of(&camera.tally))?;
     (sum > 0).then(|| {
         let most = of(&worst.tally);
-        format!(
-            "{} {what} (worst: {} with {most})",
-            counted(sum, "frame"),
-            worst.camera_id
-        )
+        format!("{} {what} (worst: {} with {most})", counted(sum, "frame"), worst.camera_id)
     })
 }
 
@@ -123,9 +108,7 @@ fn missed(cameras: &[CameraResult], total: &Tally, min_answered_ratio: f64) -> V
     }
     if min_answered_ratio < 1.0 {
         let share = total.ok as f64 / total.sent as f64;
-        reasons.push(format!(
-            "{share:.4} of the frames answered OK < {min_answered_ratio}"
-        ));
+        reasons.push(format!("{share:.4} of the frames answered OK < {min_answered_ratio}"));
     }
     reasons
 }
@@ -134,11 +117,7 @@ fn protocol_errors(cameras: &[CameraResult]) -> Option<String> {
     let sum: u64 = cameras.iter().map(|camera| camera.protocol_errors).sum();
     let camera = cameras.iter().find(|camera| camera.protocol_errors > 0)?;
     let first = camera.first_protocol_error.as_deref().unwrap_or("unknown");
-    Some(format!(
-        "{} (first: {}, {first})",
-        counted(sum, "protocol error"),
-        camera.camera_id
-    ))
+    Some(format!("{} (first: {}, {first})", counted(sum, "protocol error"), camera.camera_id))
 }
 
 /// Why streams broke, the most frequent reasons with their numbers of streams.
@@ -167,11 +146,7 @@ pub fn stream_ends(cameras: &[CameraResult]) -> Vec<(String, u64)> {
 /// "1 frame", "2 frames".
 #[must_use]
 pub fn counted(n: u64, thing: &str) -> String {
-    if n == 1 {
-        format!("1 {thing}")
-    } else {
-        format!("{n} {thing}s")
-    }
+    if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
 }
 
 #[cfg(test)]
@@ -184,10 +159,7 @@ mod tests {
     use std::time::Duration;
     use vedette_proto::camera_ai::{DetectResponse, Outcome};
 
-    const STRICT: Limits = Limits {
-        slo_max_ms: 100.0,
-        min_answered_ratio: 1.0,
-    };
+    const STRICT: Limits = Limits { slo_max_ms: 100.0, min_answered_ratio: 1.0 };
 
     /// A camera of 4 frames answered as told, `None` = not at all.
     fn camera(index: u32, answers: [Option<(Outcome, u64)>; 4]) -> CameraResult {
@@ -224,20 +196,14 @@ mod tests {
     #[test]
     fn verdicts() {
         for (cameras, verdict) in [
-            (
-                vec![camera(0, [OK; 4]), camera(1, [OK, OK, AT_LIMIT, OK])],
-                "PASS",
-            ),
+            (vec![camera(0, [OK; 4]), camera(1, [OK, OK, AT_LIMIT, OK])], "PASS"),
             (
                 vec![camera(0, [OK; 4]), camera(1, [SLOW, OK, SLOW, OK])],
                 "FAIL (slowest answer 134.0 ms > 100 ms at sim-0002; 2 answers over the limit at \
                  1 camera)",
             ),
             (
-                vec![
-                    camera(0, [OK, None, None, OK]),
-                    camera(1, [OK, None, OK, OK]),
-                ],
+                vec![camera(0, [OK, None, None, OK]), camera(1, [OK, None, OK, OK])],
                 "FAIL (3 frames lost (worst: sim-0001 with 2))",
             ),
             (
@@ -257,17 +223,11 @@ mod tests {
 
     #[test]
     fn a_share_of_missed_answers_can_be_allowed_but_losses_never() {
-        let limits = |min_answered_ratio| Limits {
-            min_answered_ratio,
-            ..STRICT
-        };
+        let limits = |min_answered_ratio| Limits { min_answered_ratio, ..STRICT };
         let cameras = [camera(0, [OK, SUPERSEDED, OK, OK])];
         assert!(judge(&cameras, limits(0.75), None).passed());
         let verdict = judge(&cameras, limits(0.8), None).to_string();
-        assert!(
-            verdict.contains("0.7500 of the frames answered OK < 0.8"),
-            "{verdict}"
-        );
+        assert!(verdict.contains("0.7500 of the frames answered OK < 0.8"), "{verdict}");
         assert!(!judge(&[camera(0, [OK, None, OK, OK])], limits(0.0), None).passed());
     }
 

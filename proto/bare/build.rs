@@ -5,8 +5,6 @@ use std::error::Error;
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=camera_ai.proto");
     let descriptors = protox::compile(["camera_ai.proto"], ["."])?;
-    tonic_prost_build::configure()
-        .build_server(false)
-        .compile_fds(descriptors)?;
+    tonic_prost_build::configure().build_server(false).compile_fds(descriptors)?;
     Ok(())
 }

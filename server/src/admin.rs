@@ -37,11 +37,7 @@ pub async fn serve(
         .route("/metrics", get(render))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
-        .with_state(Admin {
-            admission,
-            metrics,
-            drain,
-        });
+        .with_state(Admin { admission, metrics, drain });
     if let Err(error) = axum::serve(listener, router).await {
         tracing::error!(%error, "the admin port failed");
     }
@@ -54,10 +50,7 @@ async fn index() -> &'static str {
 
 async fn render(State(admin): State<Admin>) -> impl IntoResponse {
     admin.admission.sample();
-    (
-        [(header::CONTENT_TYPE, PROMETHEUS_TEXT)],
-        admin.metrics.render(),
-    )
+    ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], admin.metrics.render())
 }
 
 async fn ready(State(admin): State<Admin>) -> (StatusCode, &'static str) {

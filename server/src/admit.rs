@@ -67,9 +67,7 @@ impl Admission {
     }
 
     fn scheduler(&self) -> MutexGuard<'_, Scheduler<Frame>> {
-        self.scheduler
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in a camera until the returned registration is dropped. Without a name it gets one.
@@ -84,22 +82,14 @@ impl Admission {
             if scheduler.cameras() >= self.max_cameras {
                 drop(scheduler);
                 self.metrics.refused(Refusal::MaxCameras);
-                return Err(CamerasFull {
-                    limit: self.max_cameras,
-                });
+                return Err(CamerasFull { limit: self.max_cameras });
             }
             scheduler.add(key);
         }
         self.metrics.streams.increment(1);
         self.metrics.streams_opened.increment(1);
-        let stream = Arc::new(StreamState::new(
-            name.unwrap_or_else(|| CameraId::unnamed(number)),
-        ));
-        Ok(Registration {
-            key,
-            stream,
-            admission: Arc::clone(self),
-        })
+        let stream = Arc::new(StreamState::new(name.unwrap_or_else(|| CameraId::unnamed(number))));
+        Ok(Registration { key, stream, admission: Arc::clone(self) })
     }
 
     /// Puts a camera's newest frame into its waiting place and answers the one it replaces.
@@ -133,16 +123,9 @@ impl Admission {
             };
             let Some((key, frame)) = picked else { return };
             let Frame { picture, ticket } = frame;
-            let place = Place {
-                key,
-                admission: Arc::clone(self),
-            };
+            let place = Place { key, admission: Arc::clone(self) };
             if let Some(ticket) = worth_computing(ticket, now) {
-                taken.push(Taken {
-                    picture,
-                    ticket,
-                    _place: place,
-                });
+                taken.push(Taken { picture, ticket, place });
             }
         }
     }
@@ -217,20 +200,13 @@ pub struct Taken {
     pub picture: Picture,
     /// Whom to answer.
     pub ticket: Ticket,
-    _place: Place,
+    /// Its place among the frames being computed.
+    pub place: Place,
 }
 
-impl Taken {
-    /// Parts with the picture's bytes once they are decoded.
-    #[must_use]
-    pub fn into_ticket(self) -> (Ticket, impl Drop) {
-        (self.ticket, self._place)
-    }
-}
-
-/// Counts as one frame in a worker's hands until dropped.
+/// Counts as one frame of its camera being computed, until dropped.
 #[derive(Debug)]
-struct Place {
+pub struct Place {
     key: CameraKey,
     admission: Arc<Admission>,
 }

@@ -56,10 +56,7 @@ pub fn parse(args: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Comma
         Err(error) => return Err(ConfigError(one_line(&error))),
     };
     let cli = Cli::from_arg_matches(&matches).map_err(|error| ConfigError(one_line(&error)))?;
-    let settings = Settings::layer(
-        &cli.settings,
-        cli.config.or_else(config_from_env).as_deref(),
-    )?;
+    let settings = Settings::layer(&cli.settings, cli.config.or_else(config_from_env).as_deref())?;
     if cli.print_config {
         // What is printed has been checked.
         settings.clone().check()?;
@@ -69,22 +66,14 @@ pub fn parse(args: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Comma
 }
 
 fn config_from_env() -> Option<PathBuf> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the command line layer reads the environment"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the command line layer reads the environment")]
     std::env::var_os(format!("{ENV_PREFIX}{}", CONFIG_KEY.to_uppercase())).map(PathBuf::from)
 }
 
 /// The gist of clap's message, with its suggestion.
 fn one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
-    let gist = text
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .trim_start_matches("error: ")
-        .to_owned();
+    let gist = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
     let suggestion = error
         .get(ContextKind::SuggestedArg)
         .or_else(|| error.get(ContextKind::SuggestedValue))
@@ -98,11 +87,7 @@ mod tests {
     use super::*;
 
     fn run(args: &[&str]) -> Result<Command, ConfigError> {
-        parse(
-            std::iter::once(&"vedette-server")
-                .chain(args)
-                .map(Into::into),
-        )
+        parse(std::iter::once(&"vedette-server").chain(args).map(Into::into))
     }
 
     #[test]
@@ -113,29 +98,18 @@ mod tests {
     #[test]
     fn unknown_flags_are_one_line_with_a_suggestion() {
         let error = run(&["--wrokers", "3"]).expect_err("unknown").0;
-        assert!(
-            error.contains("--wrokers") && error.contains("--workers"),
-            "{error}"
-        );
+        assert!(error.contains("--wrokers") && error.contains("--workers"), "{error}");
         assert!(!error.contains('\n'), "{error}");
         let error = run(&["--backend", "gpu"]).expect_err("value").0;
-        assert!(
-            error.contains("gpu") && error.contains("--backend"),
-            "{error}"
-        );
+        assert!(error.contains("gpu") && error.contains("--backend"), "{error}");
     }
 
     #[test]
     fn every_setting_is_in_the_help() {
-        let Ok(Command::Print(help)) = run(&["--help"]) else {
-            panic!("help")
-        };
+        let Ok(Command::Print(help)) = run(&["--help"]) else { panic!("help") };
         let keys = Settings::default().with_defaults().to_toml().expect("TOML");
         for key in keys.lines().filter_map(|line| line.split(" = ").next()) {
-            assert!(
-                help.contains(&format!("--{}", key.replace('_', "-"))),
-                "{key} in {help}"
-            );
+            assert!(help.contains(&format!("--{}", key.replace('_', "-"))), "{key} in {help}");
         }
     }
 

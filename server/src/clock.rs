@@ -7,10 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// The monotonic clock.
 #[must_use]
 pub fn now() -> Instant {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one reader of the monotonic clock"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the one reader of the monotonic clock")]
     Instant::now()
 }
 
@@ -21,10 +18,7 @@ pub fn now() -> Instant {
 #[must_use]
 pub fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(
-        time.tv_sec.unsigned_abs(),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Microseconds of a duration, saturating at the field's width.
@@ -46,10 +40,7 @@ mod tests {
         while thread_cpu_time().saturating_sub(before) < Duration::from_millis(60) {
             sum = sum.wrapping_add(1);
         }
-        assert!(
-            asleep < Duration::from_millis(50),
-            "sleeping cost {asleep:?} of CPU"
-        );
+        assert!(asleep < Duration::from_millis(50), "sleeping cost {asleep:?} of CPU");
         assert!(sum > 0);
     }
 

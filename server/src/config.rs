@@ -129,6 +129,16 @@ pub enum BackendKind {
     Spin,
 }
 
+/// Whether the network always gets the whole input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum InputShape {
+    /// Each picture gets the smallest rectangle within input-size that holds it.
+    Adaptive,
+    /// Every picture is padded to the whole of input-size.
+    Fixed,
+}
+
 /// How log lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -196,6 +206,12 @@ pub struct Settings {
     #[arg(long, value_name = "SIZE", help_heading = "Model")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_size: Option<InputSize>,
+
+    /// Whether a picture is padded only to the next multiple of 32 or to the whole of input-size; the
+    /// former saves a quarter of the time at 4:3 and a third at 16:9 [default: adaptive]
+    #[arg(long, value_name = "SHAPE", help_heading = "Model")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_shape: Option<InputShape>,
 
     /// ONNX Runtime's shared library [default: models/cache/onnxruntime/libonnxruntime.so]
     #[arg(long, value_name = "FILE", help_heading = "Model")]
@@ -279,10 +295,7 @@ impl Settings {
         let mut layers = Figment::new();
         if let Some(file) = file {
             if !file.is_file() {
-                return Err(ConfigError(format!(
-                    "{CONFIG_KEY}: no file {}",
-                    file.display()
-                )));
+                return Err(ConfigError(format!("{CONFIG_KEY}: no file {}", file.display())));
             }
             layers = layers.merge(Toml::file_exact(file));
         }
@@ -298,23 +311,13 @@ impl Settings {
 }
 
 fn describe(error: &figment::Error) -> String {
-    let source = error
-        .metadata
-        .as_ref()
-        .map_or_else(String::new, |metadata| {
-            let place = metadata
-                .source
-                .as_ref()
-                .map(|source| format!(" {source}"))
-                .unwrap_or_default();
-            format!(" (in {}{place})", metadata.name.trim_matches('`'))
-        });
+    let source = error.metadata.as_ref().map_or_else(String::new, |metadata| {
+        let place = metadata.source.as_ref().map(|source| format!(" {source}")).unwrap_or_default();
+        format!(" (in {}{place})", metadata.name.trim_matches('`'))
+    });
     match &error.kind {
         figment::error::Kind::UnknownField(field, known) => {
-            format!(
-                "{field}: unknown key{source}; known are {}",
-                known.join(", ")
-            )
+            format!("{field}: unknown key{source}; known are {}", known.join(", "))
         }
         kind => format!("{}: {kind}{source}", error.path.join(".")),
     }
@@ -361,6 +364,7 @@ pub struct ModelConfig {
     pub labels: Option<PathBuf>,
     pub layout: Option<FamilyName>,
     pub input_size: Option<InputSize>,
+    pub input_shape: InputShape,
     pub batch: usize,
 }
 
@@ -426,6 +430,7 @@ impl Settings {
             labels: self.labels,
             layout: self.layout,
             input_size: self.input_size,
+            input_shape: self.input_shape.or(Some(InputShape::Adaptive)),
             runtime_lib: self.runtime_lib.or(Some(DEFAULT_RUNTIME_LIB.into())),
             spin_ms: self.spin_ms.or(Some(DEFAULT_SPIN_MS)),
             confidence: self.confidence.or(Some(DEFAULT_CONFIDENCE)),
@@ -479,6 +484,7 @@ impl Settings {
                 labels: s.labels,
                 layout: s.layout,
                 input_size: s.input_size,
+                input_shape: s.input_shape.unwrap_or(InputShape::Adaptive),
                 batch: within("batch", s.batch, 1, MAX_BATCH)?,
             },
             detect: DetectOptions {
@@ -520,9 +526,9 @@ fn within<T: PartialOrd + fmt::Display>(
     match value {
         // Written so that a NaN is refused.
         Some(value) if value >= low && value <= high => Ok(value),
-        Some(value) => Err(ConfigError(format!(
-            "{key}: {value} is out of range; {low} to {high} is allowed"
-        ))),
+        Some(value) => {
+            Err(ConfigError(format!("{key}: {value} is out of range; {low} to {high} is allowed")))
+        }
         None => Err(ConfigError(format!("{key}: no value"))),
     }
 }
@@ -543,21 +549,12 @@ mod tests {
     fn flags_win_over_the_file_and_that_over_defaults() {
         let file =
             file("workers = 3\nbudget_ms = 70\ninput_size = 320\nmax_pixels = \"1920x1080\"");
-        let flags = Settings {
-            workers: Some(7),
-            ..Settings::default()
-        };
+        let flags = Settings { workers: Some(7), ..Settings::default() };
         let config = Settings::layer(&flags, Some(file.path())).and_then(Settings::check);
         let config = config.expect("valid");
         assert_eq!(config.frames.workers, 7);
         assert_eq!(config.frames.budget, Duration::from_millis(70));
-        assert_eq!(
-            config.model.input_size,
-            Some(InputSize {
-                width: 320,
-                height: 320
-            })
-        );
+        assert_eq!(config.model.input_size, Some(InputSize { width: 320, height: 320 }));
         assert_eq!(config.frames.limits.max_pixels, 1920 * 1080);
         assert_eq!(config.frames.limits.max_bytes, DEFAULT_MAX_FRAME_BYTES);
     }
@@ -581,48 +578,12 @@ mod tests {
     #[test]
     fn ranges_are_checked() {
         for (settings, key) in [
-            (
-                Settings {
-                    workers: Some(0),
-                    ..Settings::default()
-                },
-                "workers",
-            ),
-            (
-                Settings {
-                    confidence: Some(1.5),
-                    ..Settings::default()
-                },
-                "confidence",
-            ),
-            (
-                Settings {
-                    iou: Some(f32::NAN),
-                    ..Settings::default()
-                },
-                "iou",
-            ),
-            (
-                Settings {
-                    batch: Some(0),
-                    ..Settings::default()
-                },
-                "batch",
-            ),
-            (
-                Settings {
-                    max_cameras: Some(0),
-                    ..Settings::default()
-                },
-                "max_cameras",
-            ),
-            (
-                Settings {
-                    budget_ms: Some(0),
-                    ..Settings::default()
-                },
-                "budget_ms",
-            ),
+            (Settings { workers: Some(0), ..Settings::default() }, "workers"),
+            (Settings { confidence: Some(1.5), ..Settings::default() }, "confidence"),
+            (Settings { iou: Some(f32::NAN), ..Settings::default() }, "iou"),
+            (Settings { batch: Some(0), ..Settings::default() }, "batch"),
+            (Settings { max_cameras: Some(0), ..Settings::default() }, "max_cameras"),
+            (Settings { budget_ms: Some(0), ..Settings::default() }, "budget_ms"),
         ] {
             let error = settings.check().expect_err(key);
             assert!(error.0.starts_with(&format!("{key}: ")), "{error}");
@@ -632,10 +593,7 @@ mod tests {
     #[test]
     fn printed_settings_read_back_the_same() {
         let settings = Settings {
-            input_size: Some(InputSize {
-                width: 416,
-                height: 256,
-            }),
+            input_size: Some(InputSize { width: 416, height: 256 }),
             layout: Some(FamilyName::Yolox),
             ..Settings::default()
         }
@@ -647,20 +605,8 @@ mod tests {
 
     #[test]
     fn sizes() {
-        assert_eq!(
-            "416x256".parse(),
-            Ok(InputSize {
-                width: 416,
-                height: 256
-            })
-        );
-        assert_eq!(
-            "320".parse(),
-            Ok(InputSize {
-                width: 320,
-                height: 320
-            })
-        );
+        assert_eq!("416x256".parse(), Ok(InputSize { width: 416, height: 256 }));
+        assert_eq!("320".parse(), Ok(InputSize { width: 320, height: 320 }));
         for bad in ["", "0", "x", "416x", "416x0", "-1", "1.5"] {
             assert!(bad.parse::<InputSize>().is_err(), "{bad}");
         }

@@ -15,11 +15,7 @@ pub enum ServeError {
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
     #[error("{key}: cannot listen on {addr}: {reason}")]
-    Bind {
-        key: &'static str,
-        addr: SocketAddr,
-        reason: String,
-    },
+    Bind { key: &'static str, addr: SocketAddr, reason: String },
     #[error("the gRPC server failed: {0}")]
     Transport(String),
     #[error("cannot start the I/O runtime: {0}")]

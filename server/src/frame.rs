@@ -177,10 +177,7 @@ impl Picture {
             Ok(pb::PixelFormat::Yuyv) => raw(RawFormat::Yuyv),
             Err(_) => Layout::Unknown(request.format),
         };
-        Self {
-            data: request.image_data,
-            layout,
-        }
+        Self { data: request.image_data, layout }
     }
 }
 
@@ -210,10 +207,7 @@ mod tests {
     #[test]
     fn camera_ids_follow_the_rule() {
         for good in ["a", "cam-01.front_door", &"x".repeat(64)] {
-            assert_eq!(
-                CameraId::parse(good).map(|id| id.to_string()),
-                Some(good.to_owned())
-            );
+            assert_eq!(CameraId::parse(good).map(|id| id.to_string()), Some(good.to_owned()));
         }
         for bad in ["", "a b", "ü", "a/b", "a\n", &"x".repeat(65)] {
             assert_eq!(CameraId::parse(bad), None, "{bad:?}");
@@ -223,10 +217,7 @@ mod tests {
     #[test]
     fn overrun_counts_from_the_end_of_the_budget() {
         let received = crate::clock::now();
-        let timing = Timing {
-            received,
-            budget: Duration::from_millis(100),
-        };
+        let timing = Timing { received, budget: Duration::from_millis(100) };
         assert_eq!(timing.overrun(received), None);
         assert_eq!(timing.overrun(received + Duration::from_millis(100)), None);
         assert_eq!(
@@ -237,10 +228,7 @@ mod tests {
 
     #[test]
     fn unknown_formats_are_kept_as_such() {
-        let request = DetectRequest {
-            format: 99,
-            ..Default::default()
-        };
+        let request = DetectRequest { format: 99, ..Default::default() };
         assert_eq!(Picture::from_request(request).layout, Layout::Unknown(99));
     }
 

@@ -60,17 +60,8 @@ impl Ingress {
         // A lone camera can have a frame or batch with every worker, one waiting, and one in reading.
         let in_hand = config.frames.workers * config.model.batch + 2;
         let reply_queue = REPLY_QUEUE_FRAMES.max(in_hand);
-        let shared = Shared {
-            admission,
-            model,
-            config,
-            drain,
-            metrics,
-            reply_queue,
-        };
-        Self {
-            shared: Arc::new(shared),
-        }
+        let shared = Shared { admission, model, config, drain, metrics, reply_queue };
+        Self { shared: Arc::new(shared) }
     }
 }
 
@@ -103,22 +94,10 @@ impl Shared {
             0 => self.config.frames.budget,
             ms => Duration::from_millis(ms.into()),
         };
-        let timing = Timing {
-            received: clock::now(),
-            budget,
-        };
+        let timing = Timing { received: clock::now(), budget };
         let id = FrameId(request.frame_id);
-        let ticket = Ticket::new(
-            id,
-            timing,
-            place,
-            Arc::clone(stream),
-            Arc::clone(&self.metrics),
-        );
-        Frame {
-            picture: Picture::from_request(request),
-            ticket,
-        }
+        let ticket = Ticket::new(id, timing, place, Arc::clone(stream), Arc::clone(&self.metrics));
+        Frame { picture: Picture::from_request(request), ticket }
     }
 }
 
@@ -144,10 +123,7 @@ impl ObjectDetection for Ingress {
         };
         tracing::debug!(camera = %registration.stream.camera, "stream opened");
         tokio::spawn(reader.run());
-        Ok(Response::new(ReplyStream {
-            queue,
-            _registration: registration,
-        }))
+        Ok(Response::new(ReplyStream { queue, _registration: registration }))
     }
 
     async fn detect(
@@ -156,17 +132,11 @@ impl ObjectDetection for Ingress {
     ) -> Result<Response<DetectResponse>, Status> {
         let registration = self.shared.register(request.metadata())?;
         let (replies, mut queue) = mpsc::channel(1);
-        let place = replies
-            .try_reserve_owned()
-            .map_err(|_| Status::internal("a new queue has no room"))?;
-        let frame = self
-            .shared
-            .frame(request.into_inner(), place, &registration.stream);
+        let place =
+            replies.try_reserve_owned().map_err(|_| Status::internal("a new queue has no room"))?;
+        let frame = self.shared.frame(request.into_inner(), place, &registration.stream);
         self.shared.admission.offer(registration.key(), frame);
-        let reply = queue
-            .recv()
-            .await
-            .ok_or_else(|| Status::internal("the frame was lost"))?;
+        let reply = queue.recv().await.ok_or_else(|| Status::internal("the frame was lost"))?;
         reply.map(Response::new)
     }
 

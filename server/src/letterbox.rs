@@ -45,16 +45,25 @@ impl Letterbox {
             scaled.clamp(1, limit)
         };
         let scaled = (scale(source.0, input.0), scale(source.1, input.1));
+        Self::place(source, scaled, input, align)
+    }
+
+    /// As [`fit`](Self::fit), and the picture scaled to the same size, but the input is only the
+    /// smallest rectangle within `budget` that holds it, in multiples of `stride`. The budget's sides
+    /// must be such multiples.
+    #[must_use]
+    pub fn tight(source: (u32, u32), budget: (u32, u32), align: Align, stride: u32) -> Self {
+        let Self { scaled, .. } = Self::fit(source, budget, align);
+        let input = (scaled.0.next_multiple_of(stride), scaled.1.next_multiple_of(stride));
+        Self::place(source, scaled, input, align)
+    }
+
+    fn place(source: (u32, u32), scaled: (u32, u32), input: (u32, u32), align: Align) -> Self {
         let offset = match align {
             Align::TopLeft => (0, 0),
             Align::Centre => ((input.0 - scaled.0) / 2, (input.1 - scaled.1) / 2),
         };
-        Self {
-            source,
-            input,
-            scaled,
-            offset,
-        }
+        Self { source, input, scaled, offset }
     }
 
     /// Maps a box from input pixels to pixels of the picture. Not clipped.
@@ -90,6 +99,19 @@ mod tests {
         assert_eq!(tall.scaled, (1, 416));
     }
 
+    #[test]
+    fn tight_rectangles_of_common_cameras() {
+        for (source, rectangle) in [
+            ((640, 480), (416, 320)),
+            ((1920, 1080), (416, 256)),
+            ((1080, 1920), (256, 416)),
+            ((500, 500), (416, 416)),
+            ((10_000, 1), (416, 32)),
+        ] {
+            assert_eq!(Letterbox::tight(source, (416, 416), Align::Centre, 32).input, rectangle);
+        }
+    }
+
     fn size() -> impl Strategy<Value = (u32, u32)> {
         (1..5000_u32, 1..5000_u32)
     }
@@ -110,6 +132,22 @@ mod tests {
             let want = f64::from(source.1) * f64::from(l.scaled.0) / f64::from(source.0);
             let per_pixel = f64::from(source.1) / f64::from(source.0);
             prop_assert!((want - f64::from(l.scaled.1)).abs() <= 1.0 + per_pixel);
+        }
+
+        /// A tight input holds the picture at the same scale and wastes less than a stride.
+        #[test]
+        fn tight_inputs_are_no_larger_than_needed(
+            source in size(),
+            budget in (1..21_u32, 1..21_u32).prop_map(|(w, h)| (w * 32, h * 32)),
+        ) {
+            let whole = Letterbox::fit(source, budget, Align::Centre);
+            let tight = Letterbox::tight(source, budget, Align::Centre, 32);
+            prop_assert_eq!(tight.scaled, whole.scaled);
+            let axis = |input: u32, scaled: u32, offset: u32, limit: u32| {
+                input % 32 == 0 && input <= limit && input - scaled < 32 && offset + scaled <= input
+            };
+            prop_assert!(axis(tight.input.0, tight.scaled.0, tight.offset.0, budget.0));
+            prop_assert!(axis(tight.input.1, tight.scaled.1, tight.offset.1, budget.1));
         }
 
         #[test]

@@ -70,10 +70,7 @@ impl Pipeline {
             // Frames are computed under catch_unwind; this is for what that does not cover.
             .panic_handler(|_| tracing::error!("a worker ended by a panic"))
             .build()
-            .map_err(|error| PipelineError::Threads {
-                workers,
-                reason: error.to_string(),
-            })?;
+            .map_err(|error| PipelineError::Threads { workers, reason: error.to_string() })?;
         // Locked once by each thread, at its start.
         let engines = Mutex::new(engines);
         let context = Context {
@@ -88,12 +85,7 @@ impl Pipeline {
                 context.work(engine);
             }
         });
-        Ok(Self {
-            admission,
-            model,
-            _stop: stop,
-            _pool: pool,
-        })
+        Ok(Self { admission, model, _stop: stop, _pool: pool })
     }
 }
 
@@ -115,7 +107,7 @@ fn engines(
             .collect::<Result<_, _>>()?;
         return Ok((info, engines));
     }
-    let (model, network) = OnnxModel::load(&config.model)?;
+    let model = OnnxModel::load(&config.model)?;
     if model.labels_made_up {
         tracing::warn!(
             model = model.info.name,
@@ -124,17 +116,13 @@ fn engines(
         );
     }
     let model = Arc::new(model);
-    let mut networks = vec![network];
-    while networks.len() < workers {
-        networks.push(model.network()?);
-    }
-    let engines = networks
-        .into_iter()
-        .map(|network| {
+    let engines = (0..workers)
+        .map(|_| {
+            let network = model.network()?;
             let model = Arc::clone(&model);
-            Engine::onnx(model, network, config.detect, limits, Arc::clone(metrics))
+            Ok(Engine::onnx(model, network, config.detect, limits, Arc::clone(metrics))?)
         })
-        .collect::<Result<_, _>>()?;
+        .collect::<Result<_, PipelineError>>()?;
     Ok((Arc::new(model.info.clone()), engines))
 }
 
@@ -155,8 +143,7 @@ impl Context {
                 recv(self.woken) -> woken => if woken.is_err() { return },
                 recv(self.stopped) -> _ => return,
             }
-            self.admission
-                .take(engine.batch(), clock::now(), &mut taken);
+            self.admission.take(engine.batch(), clock::now(), &mut taken);
             if taken.is_empty() {
                 continue;
             }

@@ -3,10 +3,7 @@
 //! Bilinear with half-pixel centres and clamped borders, as OpenCV's `INTER_LINEAR`, which is what
 //! these networks were trained with; but not rounded to integers in between.
 
-use crate::{
-    decode::PixelView,
-    letterbox::{Align, Letterbox},
-};
+use crate::{decode::PixelView, letterbox::Letterbox};
 
 /// Channel order of the network's input planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,29 +13,21 @@ pub enum ChannelOrder {
     Bgr,
 }
 
-/// How a network wants its input.
+/// How a network wants its values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InputSpec {
-    /// Width in pixels.
-    pub width: u32,
-    /// Height in pixels.
-    pub height: u32,
     /// Order of the planes.
     pub order: ChannelOrder,
     /// Factor from 0..=255 to the network's range.
     pub scale: f32,
     /// Level of the padding, 0..=255, before `scale`.
     pub pad: f32,
-    /// Where the picture lies.
-    pub align: Align,
 }
 
-impl InputSpec {
-    /// Values of one picture: three planes of `width * height`.
-    #[must_use]
-    pub fn values(&self) -> usize {
-        3 * self.width as usize * self.height as usize
-    }
+/// Values of one picture: three planes of `input.0 * input.1`.
+#[must_use]
+pub fn values(input: (u32, u32)) -> usize {
+    3 * input.0 as usize * input.1 as usize
 }
 
 /// Sampling positions along one axis: two neighbours and the weight of the second.
@@ -59,11 +48,7 @@ impl Taps {
             self.taps.extend((0..scaled).map(|i| {
                 let position = ((f64::from(i) + 0.5) * step - 0.5).clamp(0.0, last as f64);
                 let first = position as usize;
-                (
-                    first,
-                    (first + 1).min(last),
-                    (position - first as f64) as f32,
-                )
+                (first, (first + 1).min(last), (position - first as f64) as f32)
             }));
         }
         &self.taps
@@ -79,25 +64,24 @@ pub struct Preprocessor {
 }
 
 impl Preprocessor {
-    /// Writes `pixels` into `tensor`, `spec.values()` long and laid out as three planes, and returns
-    /// where the picture lies in it. Every value is written, so the tensor may hold anything before.
+    /// Writes `pixels`, scaled and placed as `letterbox` says, into `tensor`, three planes of its input
+    /// size. Every value is written, so the tensor may hold anything before.
     ///
     /// # Panics
-    /// When the tensor has another length.
+    /// When the tensor is not [`values`] of the input long.
     pub fn run(
         &mut self,
         pixels: &PixelView<'_>,
-        source: (u32, u32),
+        letterbox: &Letterbox,
         spec: &InputSpec,
         tensor: &mut [f32],
-    ) -> Letterbox {
-        assert_eq!(tensor.len(), spec.values(), "tensor of another size");
-        let letterbox = Letterbox::fit(source, (spec.width, spec.height), spec.align);
-        let width = spec.width as usize;
+    ) {
+        assert_eq!(tensor.len(), values(letterbox.input), "tensor of another size");
+        let width = letterbox.input.0 as usize;
         let (left, top) = (letterbox.offset.0 as usize, letterbox.offset.1 as usize);
         let (scaled_w, scaled_h) = (letterbox.scaled.0 as usize, letterbox.scaled.1 as usize);
-        let columns = self.columns.prepare(source.0, letterbox.scaled.0);
-        let rows = self.rows.prepare(source.1, letterbox.scaled.1);
+        let columns = self.columns.prepare(letterbox.source.0, letterbox.scaled.0);
+        let rows = self.rows.prepare(letterbox.source.1, letterbox.scaled.1);
         let pad = spec.pad * spec.scale;
 
         let mut planes = split_planes(tensor, spec.order);
@@ -108,15 +92,9 @@ impl Preprocessor {
         let [above, below] = &mut self.buffers;
         for (y, &(first, second, weight)) in rows.iter().enumerate() {
             let upper = pixels.rgb_row(first, above);
-            let lower = if second == first {
-                upper
-            } else {
-                pixels.rgb_row(second, below)
-            };
+            let lower = if second == first { upper } else { pixels.rgb_row(second, below) };
             let start = (top + y) * width;
-            let [r, g, b] = planes
-                .each_mut()
-                .map(|plane| &mut plane[start..start + width]);
+            let [r, g, b] = planes.each_mut().map(|plane| &mut plane[start..start + width]);
             for line in [&mut *r, &mut *g, &mut *b] {
                 line[..left].fill(pad);
                 line[left + scaled_w..].fill(pad);
@@ -131,7 +109,6 @@ impl Preprocessor {
                 [&mut r[span.clone()], &mut g[span.clone()], &mut b[span]],
             );
         }
-        letterbox
     }
 }
 
@@ -175,50 +152,36 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::letterbox::Align;
 
-    fn spec(width: u32, height: u32) -> InputSpec {
-        InputSpec {
-            width,
-            height,
-            order: ChannelOrder::Bgr,
-            scale: 1.0,
-            pad: 114.0,
-            align: Align::Centre,
-        }
-    }
+    const BGR: InputSpec = InputSpec { order: ChannelOrder::Bgr, scale: 1.0, pad: 114.0 };
 
-    fn run(width: u32, height: u32, rgb: &[u8], spec: &InputSpec) -> (Letterbox, Vec<f32>) {
-        let mut tensor = vec![f32::NAN; spec.values()];
-        let view = PixelView::rgb(width, height, rgb);
-        let letterbox = Preprocessor::default().run(&view, (width, height), spec, &mut tensor);
-        (letterbox, tensor)
+    fn run(source: (u32, u32), rgb: &[u8], input: (u32, u32), spec: &InputSpec) -> Vec<f32> {
+        let letterbox = Letterbox::fit(source, input, Align::Centre);
+        let mut tensor = vec![f32::NAN; values(input)];
+        let view = PixelView::rgb(source.0, source.1, rgb);
+        Preprocessor::default().run(&view, &letterbox, spec, &mut tensor);
+        tensor
     }
 
     #[test]
     fn same_size_is_a_copy_with_planes_in_order() {
         let rgb: Vec<u8> = (0..4 * 2 * 3).map(|v| v as u8 * 10).collect();
-        let (_, tensor) = run(4, 2, &rgb, &spec(4, 2));
+        let tensor = run((4, 2), &rgb, (4, 2), &BGR);
         for i in 0..8 {
             assert_eq!(tensor[i], f32::from(rgb[i * 3 + 2]), "blue first");
             assert_eq!(tensor[8 + i], f32::from(rgb[i * 3 + 1]));
             assert_eq!(tensor[16 + i], f32::from(rgb[i * 3]));
         }
-        let rgb_order = InputSpec {
-            order: ChannelOrder::Rgb,
-            scale: 1.0 / 255.0,
-            ..spec(4, 2)
-        };
-        let (_, tensor) = run(4, 2, &rgb, &rgb_order);
-        assert!(
-            (tensor[1] - f32::from(rgb[3]) / 255.0).abs() < 1e-6,
-            "red first, scaled"
-        );
+        let rgb_order = InputSpec { order: ChannelOrder::Rgb, scale: 1.0 / 255.0, ..BGR };
+        let tensor = run((4, 2), &rgb, (4, 2), &rgb_order);
+        assert!((tensor[1] - f32::from(rgb[3]) / 255.0).abs() < 1e-6, "red first, scaled");
     }
 
     #[test]
     fn halving_averages_the_middle_pixels() {
         let gray: Vec<u8> = [0, 100, 200, 40].iter().flat_map(|&v| [v; 3]).collect();
-        let (_, tensor) = run(4, 1, &gray, &spec(2, 1));
+        let tensor = run((4, 1), &gray, (2, 1), &BGR);
         assert_eq!(tensor[..2], [50.0, 120.0]);
     }
 
@@ -231,7 +194,8 @@ mod tests {
             level in 0..=255_u8,
         ) {
             let rgb = vec![level; (source.0 * source.1 * 3) as usize];
-            let (l, tensor) = run(source.0, source.1, &rgb, &spec(input.0, input.1));
+            let tensor = run(source, &rgb, input, &BGR);
+            let l = Letterbox::fit(source, input, Align::Centre);
             for (i, value) in tensor.iter().enumerate() {
                 let at = (i as u32 % (input.0 * input.1) % input.0, i as u32 % (input.0 * input.1) / input.0);
                 let inside = (l.offset.0..l.offset.0 + l.scaled.0).contains(&at.0)
@@ -245,8 +209,7 @@ mod tests {
         #[test]
         fn ramps_stay_ramps(width in 8..200_u32, scaled in 8..200_u32) {
             let row: Vec<u8> = (0..width).flat_map(|x| [(x * 255 / width) as u8; 3]).collect();
-            let (l, tensor) = run(width, width, &row.repeat(width as usize), &spec(scaled, scaled));
-            prop_assert_eq!(l.scaled, (scaled, scaled));
+            let tensor = run((width, width), &row.repeat(width as usize), (scaled, scaled), &BGR);
             let step = f64::from(width) / f64::from(scaled);
             for x in 0..scaled {
                 let position = (f64::from(x) + 0.5) * step - 0.5;

@@ -52,10 +52,7 @@ impl Answer {
     /// An answer that says why there is none.
     #[must_use]
     pub fn refusal(detail: impl Into<String>) -> Self {
-        Self {
-            detail: detail.into(),
-            ..Self::default()
-        }
+        Self { detail: detail.into(), ..Self::default() }
     }
 }
 
@@ -76,11 +73,7 @@ impl StreamState {
     /// State of a new stream.
     #[must_use]
     pub fn new(camera: CameraId) -> Self {
-        Self {
-            camera,
-            gone: AtomicBool::new(false),
-            order: Mutex::new(InOrder::default()),
-        }
+        Self { camera, gone: AtomicBool::new(false), order: Mutex::new(InOrder::default()) }
     }
 
     /// The client has left: nothing more can be answered.
@@ -119,14 +112,7 @@ impl Ticket {
         metrics: Arc<Metrics>,
     ) -> Self {
         metrics.frames_received.increment(1);
-        Self {
-            id,
-            timing,
-            place: Some(place),
-            stream,
-            metrics,
-            turn: None,
-        }
+        Self { id, timing, place: Some(place), stream, metrics, turn: None }
     }
 
     /// Whether nobody waits for the answer any more.
@@ -138,11 +124,7 @@ impl Ticket {
     /// Takes a turn in the order of computed answers. Called in the order in which the frames of one
     /// camera are picked.
     pub fn begin(&mut self) {
-        let mut order = self
-            .stream
-            .order
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut order = self.stream.order.lock().unwrap_or_else(PoisonError::into_inner);
         self.turn = Some(order.begin());
     }
 
@@ -155,11 +137,7 @@ impl Ticket {
         let Some(place) = self.place.take() else {
             return;
         };
-        let outcome = if self.stream.is_gone() {
-            Outcome::ClientGone
-        } else {
-            outcome
-        };
+        let outcome = if self.stream.is_gone() { Outcome::ClientGone } else { outcome };
         self.metrics.outcome(outcome);
         let times = answer.times;
         let response = DetectResponse {
@@ -183,11 +161,7 @@ impl Ticket {
         match self.turn {
             None => hand_over(ready, &self.metrics),
             Some(turn) => {
-                let mut order = self
-                    .stream
-                    .order
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
+                let mut order = self.stream.order.lock().unwrap_or_else(PoisonError::into_inner);
                 order.finish(turn, ready, |ready| hand_over(ready, &self.metrics));
             }
         }
@@ -196,10 +170,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.send(
-            Outcome::Internal,
-            Answer::refusal("the server failed on this frame"),
-        );
+        self.send(Outcome::Internal, Answer::refusal("the server failed on this frame"));
     }
 }
 
@@ -229,10 +200,7 @@ struct InOrder<T> {
 
 impl<T> Default for InOrder<T> {
     fn default() -> Self {
-        Self {
-            first: 0,
-            pending: VecDeque::new(),
-        }
+        Self { first: 0, pending: VecDeque::new() }
     }
 }
 
@@ -270,26 +238,12 @@ mod tests {
         tx: &mpsc::Sender<Reply>,
         metrics: &Arc<Metrics>,
     ) -> Ticket {
-        let timing = Timing {
-            received: clock::now(),
-            budget: Duration::from_secs(1),
-        };
+        let timing = Timing { received: clock::now(), budget: Duration::from_secs(1) };
         let place = tx.clone().try_reserve_owned().expect("room");
-        Ticket::new(
-            FrameId(id),
-            timing,
-            place,
-            Arc::clone(stream),
-            Arc::clone(metrics),
-        )
+        Ticket::new(FrameId(id), timing, place, Arc::clone(stream), Arc::clone(metrics))
     }
 
-    fn setup() -> (
-        Arc<StreamState>,
-        mpsc::Sender<Reply>,
-        mpsc::Receiver<Reply>,
-        Arc<Metrics>,
-    ) {
+    fn setup() -> (Arc<StreamState>, mpsc::Sender<Reply>, mpsc::Receiver<Reply>, Arc<Metrics>) {
         let (tx, rx) = mpsc::channel(8);
         let stream = Arc::new(StreamState::new(CameraId::unnamed(1)));
         (stream, tx, rx, Arc::new(Metrics::new()))
@@ -297,11 +251,7 @@ mod tests {
 
     fn received(rx: &mut mpsc::Receiver<Reply>) -> Vec<(u64, pb::Outcome)> {
         std::iter::from_fn(|| rx.try_recv().ok())
-            .map(|reply| {
-                reply
-                    .map(|r| (r.frame_id, r.outcome()))
-                    .expect("a response")
-            })
+            .map(|reply| reply.map(|r| (r.frame_id, r.outcome())).expect("a response"))
             .collect()
     }
 
@@ -315,10 +265,7 @@ mod tests {
         third.answer(Outcome::Superseded, Answer::refusal("newer frame"));
         assert_eq!(received(&mut rx), [(3, pb::Outcome::Superseded)]);
         first.answer(Outcome::Ok, Answer::default());
-        assert_eq!(
-            received(&mut rx),
-            [(1, pb::Outcome::Ok), (2, pb::Outcome::Ok)]
-        );
+        assert_eq!(received(&mut rx), [(1, pb::Outcome::Ok), (2, pb::Outcome::Ok)]);
         assert_eq!(metrics.counted(), (3, 3));
     }
 
@@ -340,14 +287,8 @@ mod tests {
         stream.leave();
         frame.answer(Outcome::Ok, Answer::default());
         let text = metrics.render();
-        assert!(
-            text.contains("vedette_frames_total{outcome=\"client_gone\"} 1"),
-            "{text}"
-        );
-        assert!(
-            text.contains("vedette_frames_total{outcome=\"ok\"} 0"),
-            "{text}"
-        );
+        assert!(text.contains("vedette_frames_total{outcome=\"client_gone\"} 1"), "{text}");
+        assert!(text.contains("vedette_frames_total{outcome=\"ok\"} 0"), "{text}");
     }
 
     proptest! {

@@ -47,22 +47,14 @@ struct Waiting<F> {
 
 impl<F> Default for Scheduler<F> {
     fn default() -> Self {
-        Self {
-            cameras: HashMap::new(),
-            next_turn: 0,
-            waiting: 0,
-            computing: 0,
-        }
+        Self { cameras: HashMap::new(), next_turn: 0, waiting: 0, computing: 0 }
     }
 }
 
 impl<F> Scheduler<F> {
     /// Registers a camera. Registering it again changes nothing.
     pub fn add(&mut self, key: CameraKey) {
-        self.cameras.entry(key).or_insert(Slot {
-            waiting: None,
-            computing: 0,
-        });
+        self.cameras.entry(key).or_insert(Slot { waiting: None, computing: 0 });
     }
 
     /// Forgets a camera and hands back the frame that waited, if any. Frames being computed are
@@ -84,10 +76,7 @@ impl<F> Scheduler<F> {
         if let Some(waiting) = &mut slot.waiting {
             return Offer::Replaced(std::mem::replace(&mut waiting.frame, frame));
         }
-        slot.waiting = Some(Waiting {
-            turn: self.next_turn,
-            frame,
-        });
+        slot.waiting = Some(Waiting { turn: self.next_turn, frame });
         self.next_turn += 1;
         self.waiting += 1;
         Offer::Waiting
@@ -193,11 +182,7 @@ mod tests {
         s.offer(A, 1);
         s.offer(B, 2);
         s.offer(A, 3);
-        assert_eq!(
-            s.pick(),
-            Some((A, 3)),
-            "A has waited longest, whatever it sent since"
-        );
+        assert_eq!(s.pick(), Some((A, 3)), "A has waited longest, whatever it sent since");
     }
 
     #[test]

@@ -91,9 +91,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
             .add_optional_service(reflection);
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         tokio::spawn(async move {
-            router
-                .serve_with_incoming_shutdown(incoming, drain.cancelled_owned())
-                .await
+            router.serve_with_incoming_shutdown(incoming, drain.cancelled_owned()).await
         })
     };
     metrics.ready.set(1.0);
@@ -143,9 +141,7 @@ impl Running {
         tracing::info!(cameras, grace = ?self.grace, "shutting down");
         self.metrics.ready.set(0.0);
         self.health.set_not_serving::<Service>().await;
-        self.health
-            .set_service_status("", tonic_health::ServingStatus::NotServing)
-            .await;
+        self.health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         self.drain.cancel();
 
         let streams_end = async {
@@ -175,9 +171,7 @@ impl Running {
 }
 
 async fn bind(key: &'static str, addr: SocketAddr) -> Result<TcpListener, ServeError> {
-    TcpListener::bind(addr)
-        .await
-        .map_err(|error| ServeError::bind(key, addr, &error))
+    TcpListener::bind(addr).await.map_err(|error| ServeError::bind(key, addr, &error))
 }
 
 fn local(listener: &TcpListener, asked: SocketAddr) -> SocketAddr {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    admit::{Taken, worth_computing},
+    admit::{Place, Taken, worth_computing},
     clock,
     decode::{DecodeError, Decoder, FrameLimits},
     frame::Outcome,
@@ -14,7 +14,7 @@ use crate::{
     },
     letterbox::Letterbox,
     postprocess::{DetectOptions, Postprocessor},
-    preprocess::Preprocessor,
+    preprocess::{self, InputSpec, Preprocessor},
     response::{Answer, StageDurations, Ticket},
     telemetry::metrics::Metrics,
 };
@@ -27,39 +27,30 @@ pub enum Engine {
     Spin(SpinEngine),
 }
 
-/// Runs the network on decoded frames.
+/// Decodes frames and runs the network on them.
 pub struct OnnxEngine {
+    limits: FrameLimits,
+    decoder: Decoder,
+    preprocessor: Preprocessor,
+    runner: Runner,
+    metrics: Arc<Metrics>,
+}
+
+/// Collects tensors of one input size and runs the network on them.
+struct Runner {
     model: Arc<OnnxModel>,
     network: Network,
+    postprocessor: Postprocessor,
     options: DetectOptions,
-    limits: FrameLimits,
-    scratch: Scratch,
     tensor: Vec<f32>,
     prepared: Vec<Prepared>,
     metrics: Arc<Metrics>,
 }
 
-/// Reused buffers that a panic may leave in any state; replaced after one.
-struct Scratch {
-    decoder: Decoder,
-    preprocessor: Preprocessor,
-    postprocessor: Postprocessor,
-}
-
-impl Scratch {
-    fn new(limits: FrameLimits) -> Result<Self, DecodeError> {
-        Ok(Self {
-            decoder: Decoder::new(limits)?,
-            preprocessor: Preprocessor::default(),
-            postprocessor: Postprocessor::default(),
-        })
-    }
-}
-
 /// A frame whose tensor is filled.
 struct Prepared {
     ticket: Ticket,
-    place: Box<dyn Send>,
+    place: Place,
     letterbox: Letterbox,
     times: StageDurations,
 }
@@ -84,14 +75,20 @@ impl Engine {
         limits: FrameLimits,
         metrics: Arc<Metrics>,
     ) -> Result<Self, DecodeError> {
-        Ok(Self::Onnx(Box::new(OnnxEngine {
-            tensor: vec![0.0; model.input.values() * model.batch],
+        let runner = Runner {
+            tensor: vec![0.0; preprocess::values(model.info.input) * model.batch],
             prepared: Vec::with_capacity(model.batch),
-            scratch: Scratch::new(limits)?,
+            postprocessor: Postprocessor::default(),
             model,
             network,
             options,
+            metrics: Arc::clone(&metrics),
+        };
+        Ok(Self::Onnx(Box::new(OnnxEngine {
             limits,
+            decoder: Decoder::new(limits)?,
+            preprocessor: Preprocessor::default(),
+            runner,
             metrics,
         })))
     }
@@ -106,19 +103,14 @@ impl Engine {
         limits: FrameLimits,
         metrics: Arc<Metrics>,
     ) -> Result<Self, DecodeError> {
-        Ok(Self::Spin(SpinEngine {
-            decoder: Decoder::new(limits)?,
-            duration,
-            info,
-            metrics,
-        }))
+        Ok(Self::Spin(SpinEngine { decoder: Decoder::new(limits)?, duration, info, metrics }))
     }
 
     /// Frames to take at once, at most.
     #[must_use]
     pub fn batch(&self) -> usize {
         match self {
-            Self::Onnx(engine) => engine.model.batch,
+            Self::Onnx(engine) => engine.runner.model.batch,
             Self::Spin(_) => 1,
         }
     }
@@ -131,14 +123,15 @@ impl Engine {
         }
     }
 
-    /// Replaces what a panic may have left half-done.
+    /// Replaces the buffers that a panic may have left half-written.
     pub fn recover(&mut self) {
-        if let Self::Onnx(engine) = self {
-            engine.prepared.clear();
-            match Scratch::new(engine.limits) {
-                Ok(scratch) => engine.scratch = scratch,
-                Err(error) => tracing::error!(%error, "cannot replace a decoder after a panic"),
-            }
+        let Self::Onnx(engine) = self else { return };
+        engine.preprocessor = Preprocessor::default();
+        engine.runner.postprocessor = Postprocessor::default();
+        engine.runner.prepared.clear();
+        match Decoder::new(engine.limits) {
+            Ok(decoder) => engine.decoder = decoder,
+            Err(error) => tracing::error!(%error, "cannot replace a decoder after a panic"),
         }
     }
 }
@@ -153,25 +146,13 @@ impl SpinEngine {
                 spin(self.duration);
                 let inference = clock::now().saturating_duration_since(start);
                 self.metrics.stages.inference.record(inference);
-                let times = StageDurations {
-                    queue,
-                    inference,
-                    ..Default::default()
-                };
+                let times = StageDurations { queue, inference, ..Default::default() };
                 let model = self.info.name.clone();
-                let answer = Answer {
-                    size,
-                    times,
-                    model,
-                    ..Answer::default()
-                };
+                let answer = Answer { size, times, model, ..Answer::default() };
                 frame.ticket.answer(Outcome::Ok, answer);
             }
             Err(error) => {
-                let times = StageDurations {
-                    queue,
-                    ..Default::default()
-                };
+                let times = StageDurations { queue, ..Default::default() };
                 refuse(frame.ticket, &error, times, &self.metrics);
             }
         }
@@ -183,35 +164,23 @@ impl OnnxEngine {
         for frame in taken.drain(..) {
             self.prepare(frame);
         }
-        let pictures = self.prepared.len();
-        if pictures > 0 {
-            self.infer(pictures);
-        }
+        self.runner.run();
     }
 
-    /// Bytes to tensor: decodes and preprocesses into the next free part of the batch.
+    /// Bytes to tensor.
     fn prepare(&mut self, frame: Taken) {
         let start = clock::now();
-        let received = frame.ticket.timing.received;
-        let mut times = StageDurations {
-            queue: start.saturating_duration_since(received),
-            ..Default::default()
-        };
-        self.metrics.stages.queue.record(times.queue);
-        self.metrics
-            .decode_bytes
-            .increment(frame.picture.data.len() as u64);
+        let Taken { picture, ticket, place } = frame;
+        let queue = start.saturating_duration_since(ticket.timing.received);
+        let mut times = StageDurations { queue, ..Default::default() };
+        self.metrics.stages.queue.record(queue);
+        self.metrics.decode_bytes.increment(picture.data.len() as u64);
 
-        let Scratch {
-            decoder,
-            preprocessor,
-            ..
-        } = &mut self.scratch;
-        let decoded = match decoder.decode(&frame.picture) {
+        let decoded = match self.decoder.decode(&picture) {
             Ok(decoded) => decoded,
             Err(error) => {
                 times.decode = clock::now().saturating_duration_since(start);
-                refuse(frame.ticket, &error, times, &self.metrics);
+                refuse(ticket, &error, times, &self.metrics);
                 return;
             }
         };
@@ -219,68 +188,66 @@ impl OnnxEngine {
         if decoded.damaged {
             self.metrics.damaged_frames.increment(1);
         }
-        let values = self.model.input.values();
-        let slot = self.prepared.len() * values;
-        let letterbox = preprocessor.run(
-            &decoded.pixels,
-            (decoded.width, decoded.height),
-            &self.model.input,
-            &mut self.tensor[slot..slot + values],
-        );
+        let letterbox = self.runner.model.letterbox((decoded.width, decoded.height));
+        let (tensor, spec) = self.runner.room_for(&letterbox);
+        let preprocess_start = clock::now();
+        self.preprocessor.run(&decoded.pixels, &letterbox, spec, tensor);
         let end = clock::now();
         times.decode = decode_end.saturating_duration_since(start);
-        times.preprocess = end.saturating_duration_since(decode_end);
+        times.preprocess = end.saturating_duration_since(preprocess_start);
         self.metrics.stages.decode.record(times.decode);
         self.metrics.stages.preprocess.record(times.preprocess);
-
-        // The frame's bytes are let go here; its place among those being computed is kept.
-        let (ticket, place) = frame.into_ticket();
         if let Some(ticket) = worth_computing(ticket, end) {
-            self.prepared.push(Prepared {
-                ticket,
-                place: Box::new(place),
-                letterbox,
-                times,
-            });
+            self.runner.prepared.push(Prepared { ticket, place, letterbox, times });
         }
     }
+}
 
-    /// Tensor to answers.
-    fn infer(&mut self, pictures: usize) {
+impl Runner {
+    /// The next free part of the batch, and how to fill it. Pictures run together must have inputs of
+    /// one size: at another size, those collected so far are run first.
+    fn room_for(&mut self, letterbox: &Letterbox) -> (&mut [f32], &InputSpec) {
+        if self.prepared.first().is_some_and(|first| first.letterbox.input != letterbox.input) {
+            self.run();
+        }
+        let values = preprocess::values(letterbox.input);
+        let start = self.prepared.len() * values;
+        (&mut self.tensor[start..start + values], &self.model.input)
+    }
+
+    /// Tensors to answers.
+    fn run(&mut self) {
+        let pictures = self.prepared.len();
+        let Some(first) = self.prepared.first() else { return };
+        let input = first.letterbox.input;
         let start = clock::now();
-        let values = self.model.input.values() * pictures;
-        let result = self.network.run(&self.tensor[..values], pictures);
+        let values = preprocess::values(input) * pictures;
+        let result = self.network.run(&self.tensor[..values], input, pictures);
         let inference = clock::now().saturating_duration_since(start);
         self.metrics.stages.inference.record(inference);
         self.metrics.batch_frames.record(pictures as f64);
-        let shape = self.model.output;
-        let expected = shape.anchors * shape.attributes * pictures;
-        let output = match result {
-            Ok((output, _)) if output.len() == expected => output,
-            Ok((output, dims)) => {
-                let length = output.len();
-                tracing::error!(
-                    ?dims,
-                    length,
-                    expected,
-                    "the network's output changed its shape"
-                );
-                return self.fail("the network's output changed its shape");
-            }
+
+        let family = self.model.family;
+        let outputs = match result {
+            Ok(outputs) => outputs,
             Err(error) => {
                 tracing::error!(%error, "a run of the network failed");
                 return self.fail(&error.to_string());
             }
         };
-        let per_picture = shape.anchors * shape.attributes;
-        for (frame, output) in self
-            .prepared
-            .drain(..)
-            .zip(output.chunks_exact(per_picture))
-        {
+        let shape = family.shape(&outputs.dims, input).filter(|shape| {
+            family.classes(*shape) == Some(self.model.info.labels.len())
+                && outputs.values.len() == shape.values() * pictures
+        });
+        let Some(shape) = shape else {
+            tracing::error!(dims = ?outputs.dims, ?input, "the network's output changed its layout");
+            return self.fail("the network's output changed its layout");
+        };
+        let each = outputs.values.chunks_exact(shape.values());
+        for (frame, output) in self.prepared.drain(..).zip(each) {
             let start = clock::now();
-            let objects = self.scratch.postprocessor.run(
-                self.model.family,
+            let objects = self.postprocessor.run(
+                family,
                 shape,
                 output,
                 &frame.letterbox,
@@ -290,15 +257,10 @@ impl OnnxEngine {
             let postprocess = clock::now().saturating_duration_since(start);
             self.metrics.stages.postprocess.record(postprocess);
             self.metrics.detections.increment(objects.len() as u64);
-            let times = StageDurations {
-                inference,
-                postprocess,
-                ..frame.times
-            };
             let answer = Answer {
                 objects,
                 size: frame.letterbox.source,
-                times,
+                times: StageDurations { inference, postprocess, ..frame.times },
                 model: self.model.info.name.clone(),
                 detail: String::new(),
             };
@@ -317,9 +279,6 @@ impl OnnxEngine {
 /// Answers a frame that is not a picture.
 fn refuse(ticket: Ticket, error: &DecodeError, times: StageDurations, metrics: &Metrics) {
     metrics.bad_frame(error);
-    let answer = Answer {
-        times,
-        ..Answer::refusal(error.to_string())
-    };
+    let answer = Answer { times, ..Answer::refusal(error.to_string()) };
     ticket.answer(error.outcome(), answer);
 }

@@ -148,19 +148,9 @@ impl Report {
     /// Adds up the cameras' figures and judges them.
     #[must_use]
     pub fn new(facts: RunFacts<'_>) -> Self {
-        let RunFacts {
-            config,
-            schedule,
-            pictures,
-            server,
-            interrupted_after,
-            cameras,
-        } = facts;
+        let RunFacts { config, schedule, pictures, server, interrupted_after, cameras } = facts;
         let slo_max_ms = config.slo_max.as_secs_f64() * 1e3;
-        let limits = Limits {
-            slo_max_ms,
-            min_answered_ratio: config.min_answered_ratio,
-        };
+        let limits = Limits { slo_max_ms, min_answered_ratio: config.min_answered_ratio };
         let stopped = interrupted_after.map(|after| after.as_secs_f64());
         let Verdict { reasons } = judge(&cameras, limits, stopped);
         let sums = Sums::of(&cameras);
@@ -182,10 +172,7 @@ impl Report {
             over_slo: cameras.iter().map(|camera| camera.over_slo).sum(),
             slo_max_ms,
             min_answered_ratio: config.min_answered_ratio,
-            verdict: Verdict {
-                reasons: reasons.clone(),
-            }
-            .word(),
+            verdict: Verdict { reasons: reasons.clone() }.word(),
             reasons,
             interrupted: interrupted_after.is_some(),
             protocol_errors: cameras.iter().map(|camera| camera.protocol_errors).sum(),
@@ -194,10 +181,7 @@ impl Report {
                 .map(|(reason, streams)| StreamEndFigures { reason, streams })
                 .collect(),
             stages_mean_us: sums.stages.means(),
-            send_lateness_ms: LatenessFigures {
-                p99: lateness.p99_ms,
-                max: lateness.max_ms,
-            },
+            send_lateness_ms: LatenessFigures { p99: lateness.p99_ms, max: lateness.max_ms },
             warmup: WarmupFigures {
                 seconds: config.warmup.as_secs_f64(),
                 tally: sums.warmup,
@@ -227,10 +211,7 @@ impl Report {
                 self.tally.lost,
             )
         } else {
-            Verdict {
-                reasons: self.reasons.clone(),
-            }
-            .to_string()
+            Verdict { reasons: self.reasons.clone() }.to_string()
         }
     }
 
@@ -246,10 +227,8 @@ impl Report {
         text.push('\n');
         match target {
             JsonTarget::Stdout => crate::print(&text),
-            JsonTarget::File(path) => fs::write(path, text).map_err(|source| SimError::Write {
-                path: path.clone(),
-                source,
-            })?,
+            JsonTarget::File(path) => fs::write(path, text)
+                .map_err(|source| SimError::Write { path: path.clone(), source })?,
         }
         Ok(())
     }

@@ -25,17 +25,9 @@ pub(super) fn render(report: &Report) -> String {
 fn head(text: &mut String, report: &Report) -> fmt::Result {
     write!(text, "server    {}", report.addr)?;
     if let Some(server) = &report.server {
-        write!(
-            text,
-            ", version {}, {} ({})",
-            server.version, server.model, server.backend
-        )?;
+        write!(text, ", version {}, {} ({})", server.version, server.model, server.backend)?;
         if server.input_width > 0 {
-            write!(
-                text,
-                ", input {}x{}",
-                server.input_width, server.input_height
-            )?;
+            write!(text, ", input {}x{}", server.input_width, server.input_height)?;
         }
         write!(text, ", {}", counted(u64::from(server.workers), "worker"))?;
     }
@@ -53,11 +45,7 @@ fn head(text: &mut String, report: &Report) -> fmt::Result {
     let pictures = &report.pictures;
     match &pictures.size {
         Some(size) => write!(text, "pictures  {} drawn, {size}", pictures.count)?,
-        None => write!(
-            text,
-            "pictures  {} from {}",
-            pictures.count, pictures.source
-        )?,
+        None => write!(text, "pictures  {} from {}", pictures.count, pictures.source)?,
     }
     writeln!(
         text,
@@ -86,10 +74,7 @@ fn rows(text: &mut String, report: &Report) -> fmt::Result {
     let left_out = report.per_camera.len() - cameras.len();
     if left_out > 0 {
         let left_out = counted(left_out as u64, "camera");
-        writeln!(
-            text,
-            "{left_out} more, none slower (--per-camera lists all)"
-        )?;
+        writeln!(text, "{left_out} more, none slower (--per-camera lists all)")?;
     }
     writeln!(text)
 }
@@ -149,10 +134,7 @@ fn foot(text: &mut String, report: &Report) -> fmt::Result {
         )?;
     }
     if let (Some(p99), Some(max)) = (report.send_lateness_ms.p99, report.send_lateness_ms.max) {
-        writeln!(
-            text,
-            "lateness  of sending: p99 {p99:.1}, max {max:.1} ms (within latency)"
-        )?;
+        writeln!(text, "lateness  of sending: p99 {p99:.1}, max {max:.1} ms (within latency)")?;
     }
     if report.warmup.tally.sent > 0 {
         let warmup = &report.warmup;
@@ -167,11 +149,7 @@ fn foot(text: &mut String, report: &Report) -> fmt::Result {
         )?;
     }
     for end in &report.stream_ends {
-        writeln!(
-            text,
-            "streams   {} ended early: {}",
-            end.streams, end.reason
-        )?;
+        writeln!(text, "streams   {} ended early: {}", end.streams, end.reason)?;
     }
     writeln!(text, "\n{}", report.verdict_line())
 }

@@ -100,11 +100,7 @@ fn surface(backdrop: &Backdrop, noise: Noise, u: f32, v: f32) -> Color {
         let clouds = noise.rough(u * 3.0, v * 6.0).max(0.0) * 40.0;
         mix(top, bottom, v / backdrop.horizon).map(|value| lighten(value, clouds))
     } else if v < backdrop.kerb {
-        let slabs = if backdrop.street && (u * 14.0).fract() < 0.03 {
-            -22.0
-        } else {
-            0.0
-        };
+        let slabs = if backdrop.street && (u * 14.0).fract() < 0.03 { -22.0 } else { 0.0 };
         let wear = noise.rough(u * 40.0, v * 80.0) * 16.0;
         backdrop.ground.map(|value| lighten(value, wear + slabs))
     } else {
@@ -130,23 +126,12 @@ fn buildings(picture: &mut RgbImage, backdrop: &Backdrop, noise: Noise, width: f
         ];
         draw::polygon_with(picture, &corners, |x, y| {
             let (u, v) = (x as f32 / unit, y as f32 / unit);
-            let course = if backdrop.street && v.rem_euclid(7.0) < 1.0 {
-                -13.0
-            } else {
-                0.0
-            };
+            let course = if backdrop.street && v.rem_euclid(7.0) < 1.0 { -13.0 } else { 0.0 };
             let plaster = noise.rough(u / 4.0, v / 4.0) * 18.0;
             wall.map(|value| lighten(value, plaster + course))
         });
         if backdrop.street {
-            windows(
-                picture,
-                backdrop,
-                noise,
-                (left, bottom - tall, wide, tall),
-                unit,
-                index,
-            );
+            windows(picture, backdrop, noise, (left, bottom - tall, wide, tall), unit, index);
         }
         left += wide + 1.0;
         index += 1;
@@ -165,26 +150,14 @@ fn windows(
     let columns = ((wide - 10.0 * unit) / step_x).max(0.0) as i32;
     let rows = ((tall - 10.0 * unit) / step_y).max(0.0) as i32;
     for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
-        let at = (
-            left + 10.0 * unit + column as f32 * step_x,
-            top + 10.0 * unit + row as f32 * step_y,
-        );
+        let at =
+            (left + 10.0 * unit + column as f32 * step_x, top + 10.0 * unit + row as f32 * step_y);
         let shade = noise.white(building * 100 + row, column) * 24.0;
         let pane = backdrop.windows.map(|value| lighten(value, shade));
         let frame = backdrop.walls[0].map(|value| lighten(value, 30.0));
-        draw::rect(
-            picture,
-            (at.0 - unit, at.1 - unit),
-            (18.0 * unit, 24.0 * unit),
-            frame,
-        );
+        draw::rect(picture, (at.0 - unit, at.1 - unit), (18.0 * unit, 24.0 * unit), frame);
         draw::rect(picture, at, (16.0 * unit, 22.0 * unit), pane);
-        draw::rect(
-            picture,
-            (at.0 + 7.5 * unit, at.1),
-            (unit, 22.0 * unit),
-            frame,
-        );
+        draw::rect(picture, (at.0 + 7.5 * unit, at.1), (unit, 22.0 * unit), frame);
     }
 }
 

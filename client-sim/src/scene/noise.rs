@@ -43,11 +43,7 @@ impl Noise {
         let mix = |a: f32, b: f32, t: f32| a + (b - a) * t;
         mix(
             mix(self.white(left, top), self.white(left + 1, top), across),
-            mix(
-                self.white(left, top + 1),
-                self.white(left + 1, top + 1),
-                across,
-            ),
+            mix(self.white(left, top + 1), self.white(left + 1, top + 1), across),
             down,
         )
     }
@@ -68,10 +64,8 @@ fn floor(x: f32) -> i32 {
 pub(super) fn grain(picture: &mut RgbImage, noise: Noise) {
     for (x, y, pixel) in picture.enumerate_pixels_mut() {
         // Mostly brightness, a little colour, as sensors have it: one byte of the hash each.
-        let [luma, chroma @ ..] = noise
-            .hash(x as i32, y as i32)
-            .to_le_bytes()
-            .map(|byte| f32::from(byte) / 127.5 - 1.0);
+        let [luma, chroma @ ..] =
+            noise.hash(x as i32, y as i32).to_le_bytes().map(|byte| f32::from(byte) / 127.5 - 1.0);
         for (chroma, value) in chroma.into_iter().zip(&mut pixel.0) {
             let shift = (luma * 0.75 + chroma * 0.25) * GRAIN;
             // The cast saturates; half a step more rounds.

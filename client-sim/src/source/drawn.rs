@@ -24,14 +24,8 @@ pub fn draw_pictures(size: Size, count: usize) -> Result<Vec<Picture>, SimError>
             let mut bytes = Vec::new();
             JpegEncoder::new_with_quality(&mut bytes, JPEG_QUALITY)
                 .encode_image(&drawn)
-                .map_err(|source| SimError::Picture {
-                    what: format!("encoding {name}"),
-                    source,
-                })?;
-            Ok(Picture {
-                name,
-                bytes: bytes.into(),
-            })
+                .map_err(|source| SimError::Picture { what: format!("encoding {name}"), source })?;
+            Ok(Picture { name, bytes: bytes.into() })
         })
         .collect()
 }
@@ -46,11 +40,7 @@ pub fn write_drawn(config: &DrawConfig) -> Result<(), SimError> {
     for picture in draw_pictures(config.size, config.count)? {
         let path = config.dir.join(&picture.name);
         fs::write(&path, &picture.bytes).map_err(write_error(&path))?;
-        crate::print(&format!(
-            "{} {} bytes\n",
-            path.display(),
-            picture.bytes.len()
-        ));
+        crate::print(&format!("{} {} bytes\n", path.display(), picture.bytes.len()));
     }
     Ok(())
 }
@@ -62,30 +52,20 @@ mod tests {
 
     #[test]
     fn drawn_pictures_are_jpegs_of_a_camera_s_size_and_always_the_same() {
-        let size = Size {
-            width: 640,
-            height: 480,
-        };
+        let size = Size { width: 640, height: 480 };
         let first = draw_pictures(size, scene::COUNT).unwrap();
         let second = draw_pictures(size, scene::COUNT).unwrap();
         for (picture, again) in first.iter().zip(&second) {
             assert_eq!(sniff(&picture.bytes), Some(PictureKind::Jpeg));
             assert_eq!(picture.bytes, again.bytes, "{}", picture.name);
             let kilobytes = picture.bytes.len() / 1000;
-            assert!(
-                (40..=90).contains(&kilobytes),
-                "{}: {kilobytes} KB",
-                picture.name
-            );
+            assert!((40..=90).contains(&kilobytes), "{}: {kilobytes} KB", picture.name);
         }
     }
 
     #[test]
     fn more_pictures_than_scenes_all_differ() {
-        let size = Size {
-            width: 64,
-            height: 48,
-        };
+        let size = Size { width: 64, height: 48 };
         let pictures = draw_pictures(size, scene::COUNT + 2).unwrap();
         assert_ne!(pictures[0].bytes, pictures[scene::COUNT].bytes);
     }

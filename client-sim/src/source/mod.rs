@@ -45,9 +45,7 @@ impl PictureSet {
     #[must_use]
     pub fn frame(&self, camera: u32, k: u64) -> Bytes {
         let n = self.pictures.len() as u64;
-        self.pictures[((u64::from(camera) + k) % n) as usize]
-            .bytes
-            .clone()
+        self.pictures[((u64::from(camera) + k) % n) as usize].bytes.clone()
     }
 
     /// Smallest, mean and largest size in bytes.
@@ -55,11 +53,7 @@ impl PictureSet {
     pub fn sizes(&self) -> (usize, usize, usize) {
         let lengths = || self.pictures.iter().map(|picture| picture.bytes.len());
         let mean = lengths().sum::<usize>() / self.pictures.len();
-        (
-            lengths().min().unwrap_or(0),
-            mean,
-            lengths().max().unwrap_or(0),
-        )
+        (lengths().min().unwrap_or(0), mean, lengths().max().unwrap_or(0))
     }
 }
 

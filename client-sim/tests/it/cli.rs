@@ -16,10 +16,7 @@ use vedette_proto::camera_ai::Outcome;
 const OK: Act = Act::Answer(Outcome::Ok);
 
 fn client(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_client-sim"))
-        .args(args)
-        .output()
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_client-sim")).args(args).output().unwrap()
 }
 
 fn code(output: &Output) -> i32 {
@@ -36,10 +33,7 @@ fn stderr(output: &Output) -> String {
 
 /// A running fake server; it serves while the returned runtime lives.
 fn serving(server: &Fake) -> (Runtime, String) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let addr = runtime.block_on(server.start());
     (runtime, addr.to_string())
 }
@@ -74,19 +68,13 @@ fn could_not_run(args: &[&str], part: &str) {
     let output = client(args);
     let line = stderr(&output);
     assert_eq!(code(&output), 2, "{line}");
-    assert!(
-        line.contains(part) && line.trim_end().lines().count() == 1,
-        "{line}"
-    );
+    assert!(line.contains(part) && line.trim_end().lines().count() == 1, "{line}");
     assert!(stdout(&output).is_empty());
 }
 
 #[test]
 fn mistakes_on_the_command_line_are_one_helpful_line() {
-    could_not_run(
-        &["run", "--camras", "3"],
-        "did you mean --cameras?; see client-sim --help",
-    );
+    could_not_run(&["run", "--camras", "3"], "did you mean --cameras?; see client-sim --help");
     could_not_run(&["run", "--fps", "fast"], "--fps");
     could_not_run(&["detect"], "<PICTURE>");
     could_not_run(&[], "name a job");
@@ -103,26 +91,12 @@ fn help_and_version_are_no_mistakes() {
 
 #[test]
 fn a_missing_server_is_named() {
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let expected = format!("cannot reach {free}: ");
-    could_not_run(
-        &["run", "--addr", &free, "--connect-seconds", "0.3"],
-        &expected,
-    );
+    could_not_run(&["run", "--addr", &free, "--connect-seconds", "0.3"], &expected);
     let picture = tempfile::NamedTempFile::new().unwrap();
     let picture = picture.path().to_str().unwrap();
-    let args = [
-        "detect",
-        picture,
-        "--addr",
-        &free,
-        "--connect-seconds",
-        "0.3",
-    ];
+    let args = ["detect", picture, "--addr", &free, "--connect-seconds", "0.3"];
     could_not_run(&args, "is vedette-server running there?");
 }
 
@@ -133,14 +107,8 @@ fn unusable_folders_are_named() {
         "cannot read the folder /no/such/folder",
     );
     let empty = tempfile::tempdir().unwrap();
-    could_not_run(
-        &["run", "--images", empty.path().to_str().unwrap()],
-        "no pictures in ",
-    );
-    could_not_run(
-        &["detect", "/no/such/picture.jpg"],
-        "cannot read /no/such/picture.jpg",
-    );
+    could_not_run(&["run", "--images", empty.path().to_str().unwrap()], "no pictures in ");
+    could_not_run(&["detect", "/no/such/picture.jpg"], "cannot read /no/such/picture.jpg");
 }
 
 #[test]
@@ -151,10 +119,7 @@ fn a_passing_run_exits_0_and_ends_with_its_verdict() {
     let text = stdout(&output);
     let last = text.trim_end().lines().last().unwrap();
     assert!(last.starts_with("PASS: slowest answer "), "{text}");
-    assert!(
-        last.ends_with("20 of 20 frames answered OK, 0 lost"),
-        "{text}"
-    );
+    assert!(last.ends_with("20 of 20 frames answered OK, 0 lost"), "{text}");
     assert!(stderr(&output).is_empty(), "{}", stderr(&output));
 }
 
@@ -164,11 +129,7 @@ fn a_failing_run_exits_1_and_says_why() {
     let output = client(&short_run(&addr, &["--per-camera"]));
     assert_eq!(code(&output), 1);
     let text = stdout(&output);
-    assert!(
-        text.trim_end()
-            .ends_with("FAIL (2 frames lost (worst: sim-0001 with 1))"),
-        "{text}"
-    );
+    assert!(text.trim_end().ends_with("FAIL (2 frames lost (worst: sim-0001 with 1))"), "{text}");
 }
 
 #[test]
@@ -179,22 +140,12 @@ fn json_goes_to_a_file_or_alone_to_standard_output() {
     let output = client(&short_run(&addr, &["--json", file.to_str().unwrap()]));
     assert_eq!(code(&output), 0);
     let report: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    assert_eq!(
-        (&report["verdict"], &report["sent"]),
-        (&"PASS".into(), &20.into())
-    );
+    assert_eq!((&report["verdict"], &report["sent"]), (&"PASS".into(), &20.into()));
 
     let output = client(&short_run(&addr, &["--json", "-"]));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["lost"], 0);
-    assert!(
-        stderr(&output)
-            .trim_end()
-            .lines()
-            .last()
-            .unwrap()
-            .starts_with("PASS")
-    );
+    assert!(stderr(&output).trim_end().lines().last().unwrap().starts_with("PASS"));
 
     let args = short_run(&addr, &["--json", "/no/such/folder/report.json"]);
     could_not_run(&args, "cannot write /no/such/folder/report.json");
@@ -203,10 +154,7 @@ fn json_goes_to_a_file_or_alone_to_standard_output() {
     let output = client(&short_run(&addr, &["--json", folder]));
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains(&format!("cannot write {folder}")));
-    assert!(
-        stdout(&output).contains("PASS"),
-        "the figures are not lost with the file"
-    );
+    assert!(stdout(&output).contains("PASS"), "the figures are not lost with the file");
 }
 
 #[cfg(unix)]
@@ -215,17 +163,7 @@ fn ctrl_c_ends_a_run_early_with_what_it_has() {
     let server = fake(|_, _| OK);
     let (_runtime, addr) = serving(&server);
     let child = Command::new(env!("CARGO_BIN_EXE_client-sim"))
-        .args([
-            "run",
-            "--addr",
-            &addr,
-            "--seconds",
-            "600",
-            "--warmup",
-            "0",
-            "--size",
-            "64x48",
-        ])
+        .args(["run", "--addr", &addr, "--seconds", "600", "--warmup", "0", "--size", "64x48"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -233,23 +171,11 @@ fn ctrl_c_ends_a_run_early_with_what_it_has() {
         thread::sleep(Duration::from_millis(20));
     }
     let id = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &id])
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(code(&output), 130);
     let text = stdout(&output);
-    assert!(
-        text.trim_end()
-            .lines()
-            .last()
-            .unwrap()
-            .starts_with("FAIL (interrupted after ")
-    );
+    assert!(text.trim_end().lines().last().unwrap().starts_with("FAIL (interrupted after "));
     assert!(text.contains("lost 0"), "{text}");
 }
 
@@ -259,42 +185,18 @@ fn a_folder_of_mixed_files_is_sent_by_content() {
     let (_runtime, addr) = serving(&server);
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("notes.txt"), "no picture").unwrap();
-    image::RgbImage::new(8, 8)
-        .save(dir.path().join("a.png"))
-        .unwrap();
-    image::RgbImage::new(8, 8)
-        .save(dir.path().join("b.jpg"))
-        .unwrap();
-    let output = client(&short_run(
-        &addr,
-        &["--images", dir.path().to_str().unwrap()],
-    ));
+    image::RgbImage::new(8, 8).save(dir.path().join("a.png")).unwrap();
+    image::RgbImage::new(8, 8).save(dir.path().join("b.jpg")).unwrap();
+    let output = client(&short_run(&addr, &["--images", dir.path().to_str().unwrap()]));
     assert_eq!(code(&output), 0);
-    assert!(
-        stderr(&output).starts_with("ignoring 1 file of "),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).starts_with("ignoring 1 file of "), "{}", stderr(&output));
     let seen = server.seen.lock().unwrap();
-    assert_eq!(
-        seen["sim-0001"][0].image_data,
-        fs::read(dir.path().join("a.png")).unwrap()
-    );
-    assert_eq!(
-        seen["sim-0002"][0].image_data,
-        fs::read(dir.path().join("b.jpg")).unwrap()
-    );
+    assert_eq!(seen["sim-0001"][0].image_data, fs::read(dir.path().join("a.png")).unwrap());
+    assert_eq!(seen["sim-0002"][0].image_data, fs::read(dir.path().join("b.jpg")).unwrap());
 }
 
 fn drawn(dir: &Path) -> Vec<String> {
-    let output = client(&[
-        "draw",
-        dir.to_str().unwrap(),
-        "--size",
-        "320x240",
-        "--count",
-        "2",
-    ]);
+    let output = client(&["draw", dir.to_str().unwrap(), "--size", "320x240", "--count", "2"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let mut files: Vec<_> = fs::read_dir(dir)
         .unwrap()
@@ -306,42 +208,23 @@ fn drawn(dir: &Path) -> Vec<String> {
 
 #[test]
 fn detect_prints_objects_and_saves_pictures_with_boxes() {
-    let server = fake(|_, id| {
-        if id == 2 {
-            Act::Answer(Outcome::BadImage)
-        } else {
-            OK
-        }
-    });
+    let server = fake(|_, id| if id == 2 { Act::Answer(Outcome::BadImage) } else { OK });
     let (_runtime, addr) = serving(&server);
     let dir = tempfile::tempdir().unwrap();
     let files = drawn(&dir.path().join("pictures"));
     let png = dir.path().join("plain.png");
     image::RgbImage::new(640, 480).save(&png).unwrap();
     let (png, saved) = (png.to_str().unwrap(), dir.path().join("saved"));
-    let args = [
-        "detect",
-        &files[0],
-        &files[1],
-        png,
-        "--addr",
-        &addr,
-        "--save",
-        saved.to_str().unwrap(),
-    ];
+    let args =
+        ["detect", &files[0], &files[1], png, "--addr", &addr, "--save", saved.to_str().unwrap()];
     let output = client(&args);
     let text = stdout(&output);
     assert_eq!(code(&output), 1, "one picture was not answered OK: {text}");
-    assert!(
-        text.contains("stop sign        0.910  298,88 196x203"),
-        "{text}"
-    );
+    assert!(text.contains("stop sign        0.910  298,88 196x203"), "{text}");
     assert!(text.contains("BAD_IMAGE (BAD_IMAGE: told so)"), "{text}");
     assert!(saved.join("01-stop-sign.boxes.jpg").is_file());
     assert!(!saved.join("02-station-clock.boxes.jpg").exists());
-    let boxes = image::open(saved.join("plain.boxes.png"))
-        .unwrap()
-        .into_rgb8();
+    let boxes = image::open(saved.join("plain.boxes.png")).unwrap().into_rgb8();
     assert_ne!(boxes.get_pixel(298, 180).0, [0, 0, 0], "a box is drawn");
     assert_eq!(boxes.get_pixel(400, 180).0, [0, 0, 0], "its inside is not");
 }
@@ -370,15 +253,9 @@ fn pictures_that_cannot_be_drawn_on_are_named_and_the_others_still_saved() {
     image::RgbImage::new(64, 48).save(&png).unwrap();
     image::RgbImage::new(64, 48).save(&bmp).unwrap();
     let saved = picture("saved");
-    let output = client(&[
-        "detect", &broken, &png, &bmp, "--addr", &addr, "--save", &saved,
-    ]);
+    let output = client(&["detect", &broken, &png, &bmp, "--addr", &addr, "--save", &saved]);
     assert_eq!(code(&output), 2);
-    assert!(
-        stderr(&output).starts_with("client-sim: decoding "),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).starts_with("client-sim: decoding "), "{}", stderr(&output));
     assert!(dir.path().join("saved/a.boxes.png").is_file());
     assert!(dir.path().join("saved/a-2.boxes.png").is_file());
 }
@@ -390,9 +267,7 @@ fn detect_turns_pictures_upright_before_drawing() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("phone.jpg");
     let mut jpeg = std::io::Cursor::new(Vec::new());
-    image::RgbImage::new(480, 640)
-        .write_to(&mut jpeg, image::ImageFormat::Jpeg)
-        .unwrap();
+    image::RgbImage::new(480, 640).write_to(&mut jpeg, image::ImageFormat::Jpeg).unwrap();
     fs::write(&file, with_orientation(&jpeg.into_inner(), 6)).unwrap();
     let (file, save) = (file.to_str().unwrap(), dir.path().to_str().unwrap());
     let output = client(&["detect", file, "--addr", &addr, "--save", save]);

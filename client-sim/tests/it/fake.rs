@@ -82,10 +82,7 @@ impl ObjectDetection for Fake {
         &self,
         request: Request<DetectRequest>,
     ) -> Result<Response<DetectResponse>, Status> {
-        Ok(Response::new(answer(
-            request.get_ref().frame_id,
-            Outcome::Ok,
-        )))
+        Ok(Response::new(answer(request.get_ref().frame_id, Outcome::Ok)))
     }
 
     async fn get_server_info(
@@ -112,12 +109,7 @@ async fn serve(
 ) {
     while let Ok(Some(frame)) = frames.message().await {
         let id = frame.frame_id;
-        fake.seen
-            .lock()
-            .unwrap()
-            .entry(camera.clone())
-            .or_default()
-            .push(frame);
+        fake.seen.lock().unwrap().entry(camera.clone()).or_default().push(frame);
         let mut send = vec![Ok(answer(id, Outcome::Ok))];
         match (fake.script)(&camera, id) {
             Act::Answer(outcome) => send = vec![Ok(answer(id, outcome))],
@@ -147,19 +139,11 @@ fn answer(frame_id: u64, outcome: Outcome) -> DetectResponse {
     DetectResponse {
         frame_id,
         outcome: outcome as i32,
-        detail: if ok {
-            String::new()
-        } else {
-            format!("{}: told so", outcome.as_str_name())
-        },
+        detail: if ok { String::new() } else { format!("{}: told so", outcome.as_str_name()) },
         objects: if ok { vec![object()] } else { Vec::new() },
         image_width: if ok { 640 } else { 0 },
         image_height: if ok { 480 } else { 0 },
-        times: Some(StageTimes {
-            queue_us: 100,
-            inference_us: 2000,
-            ..StageTimes::default()
-        }),
+        times: Some(StageTimes { queue_us: 100, inference_us: 2000, ..StageTimes::default() }),
         model: "fake".into(),
     }
 }
@@ -168,32 +152,19 @@ fn object() -> Object {
     Object {
         label: "stop sign".into(),
         confidence: 0.91,
-        bbox: Some(BoundingBox {
-            x: 298,
-            y: 88,
-            width: 196,
-            height: 203,
-        }),
+        bbox: Some(BoundingBox { x: 298, y: 88, width: 196, height: 203 }),
         class_id: 11,
     }
 }
 
 /// A fake server that follows `script`.
 pub(crate) fn fake(script: impl Fn(&str, u64) -> Act + Send + Sync + 'static) -> Fake {
-    Fake {
-        script: Arc::new(script),
-        knows_info: true,
-        seen: Arc::default(),
-    }
+    Fake { script: Arc::new(script), knows_info: true, seen: Arc::default() }
 }
 
 impl Fake {
     /// The same server, but of a version that does not know `GetServerInfo`.
-    #[allow(
-        clippy::allow_attributes,
-        dead_code,
-        reason = "not every test file needs it"
-    )]
+    #[allow(clippy::allow_attributes, dead_code, reason = "not every test file needs it")]
     pub(crate) fn without_info(mut self) -> Self {
         self.knows_info = false;
         self
@@ -205,11 +176,7 @@ impl Fake {
         let addr = listener.local_addr().unwrap();
         let service = ObjectDetectionServer::new(self.clone());
         let incoming = TcpListenerStream::new(listener);
-        tokio::spawn(
-            Server::builder()
-                .add_service(service)
-                .serve_with_incoming(incoming),
-        );
+        tokio::spawn(Server::builder().add_service(service).serve_with_incoming(incoming));
         addr
     }
 }

@@ -24,10 +24,7 @@ fn config(addr: SocketAddr) -> RunConfig {
         drain: Duration::from_secs(20),
         connect: Duration::from_secs(10),
         images: None,
-        size: Size {
-            width: 64,
-            height: 48,
-        },
+        size: Size { width: 64, height: 48 },
         budget_ms: 0,
         slo_max: Duration::from_mins(1),
         min_answered_ratio: 1.0,
@@ -48,20 +45,14 @@ async fn run_against(server: &Fake, change: impl FnOnce(&mut RunConfig)) -> Repo
 
 /// What holds for every report, whatever happened.
 fn check_books(report: &Report) {
-    let tallies = report
-        .per_camera
-        .iter()
-        .flat_map(|camera| [camera.tally, camera.warmup]);
+    let tallies = report.per_camera.iter().flat_map(|camera| [camera.tally, camera.warmup]);
     for tally in tallies.chain([report.tally, report.warmup.tally]) {
         assert_eq!(tally.sent, tally.answered + tally.lost + tally.unaccepted);
         let outcomes: u64 = tally.outcomes().iter().map(|(_, count)| count).sum();
         assert_eq!(tally.answered, outcomes);
     }
     let line = report.table().lines().last().unwrap().to_owned();
-    assert!(
-        line.starts_with("PASS") || line.starts_with("FAIL ("),
-        "{line}"
-    );
+    assert!(line.starts_with("PASS") || line.starts_with("FAIL ("), "{line}");
     assert_eq!(report.passed(), line.starts_with("PASS"));
 }
 
@@ -70,10 +61,7 @@ async fn a_good_server_passes() {
     let server = fake(|_, _| OK);
     let report = run_against(&server, |_| ()).await;
     assert!(report.passed(), "{:?}", report.reasons);
-    assert_eq!(
-        (report.tally.sent, report.tally.ok, report.tally.lost),
-        (100, 100, 0)
-    );
+    assert_eq!((report.tally.sent, report.tally.ok, report.tally.lost), (100, 100, 0));
     assert_eq!(report.server.as_ref().unwrap().workers, 3);
     assert!((report.stages_mean_us.unwrap().inference - 2000.0).abs() < 1e-9);
     assert!(report.figures.p99_ms.unwrap() <= report.figures.max_ms.unwrap());
@@ -91,46 +79,24 @@ async fn each_camera_names_itself_and_sends_its_pictures_in_turn() {
     assert_eq!(cameras, ["sim-0001", "sim-0002", "sim-0003", "sim-0004"]);
     for frames in seen.values() {
         assert!(frames.iter().map(|frame| frame.frame_id).eq(0..25));
-        assert!(
-            frames
-                .iter()
-                .all(|frame| frame.budget_ms == 80 && frame.capture_time_us > 0)
-        );
+        assert!(frames.iter().all(|frame| frame.budget_ms == 80 && frame.capture_time_us > 0));
         assert_ne!(frames[0].image_data, frames[1].image_data);
     }
-    assert_eq!(
-        seen["sim-0001"][1].image_data,
-        seen["sim-0002"][0].image_data
-    );
+    assert_eq!(seen["sim-0001"][1].image_data, seen["sim-0002"][0].image_data);
 }
 
 #[tokio::test]
 async fn warm_up_frames_are_matched_but_not_counted() {
-    let server = fake(|_, k| {
-        if k < 5 {
-            Act::Answer(Outcome::Expired)
-        } else {
-            OK
-        }
-    });
+    let server = fake(|_, k| if k < 5 { Act::Answer(Outcome::Expired) } else { OK });
     let report = run_against(&server, |config| config.warmup = Duration::from_millis(200)).await;
     assert!(report.passed(), "{:?}", report.reasons);
     assert_eq!((report.tally.sent, report.tally.ok), (100, 100));
-    assert_eq!(
-        (report.warmup.tally.sent, report.warmup.tally.expired),
-        (20, 20)
-    );
+    assert_eq!((report.warmup.tally.sent, report.warmup.tally.expired), (20, 20));
 }
 
 #[tokio::test]
 async fn dropped_frames_are_lost() {
-    let server = fake(|camera, k| {
-        if camera == "sim-0003" && k % 5 == 4 {
-            Act::Drop
-        } else {
-            OK
-        }
-    });
+    let server = fake(|camera, k| if camera == "sim-0003" && k % 5 == 4 { Act::Drop } else { OK });
     let report = run_against(&server, |_| ()).await;
     assert_eq!((report.tally.lost, report.tally.ok), (5, 95));
     assert_eq!(report.reasons, ["5 frames lost (worst: sim-0003 with 5)"]);
@@ -139,17 +105,10 @@ async fn dropped_frames_are_lost() {
 #[tokio::test]
 async fn superseded_frames_fail_the_run_unless_a_share_is_allowed() {
     let superseding = |_: &str, k| {
-        if k % 25 == 3 {
-            Act::Answer(Outcome::Superseded)
-        } else {
-            OK
-        }
+        if k % 25 == 3 { Act::Answer(Outcome::Superseded) } else { OK }
     };
     let report = run_against(&fake(superseding), |_| ()).await;
-    assert_eq!(
-        report.reasons,
-        ["4 frames superseded (worst: sim-0001 with 1)"]
-    );
+    assert_eq!(report.reasons, ["4 frames superseded (worst: sim-0001 with 1)"]);
     let allowed = |config: &mut RunConfig| config.min_answered_ratio = 0.9;
     let report = run_against(&fake(superseding), allowed).await;
     assert!(report.passed(), "{:?}", report.reasons);
@@ -159,10 +118,7 @@ async fn superseded_frames_fail_the_run_unless_a_share_is_allowed() {
 async fn every_outcome_is_counted_under_its_name() {
     let server = fake(|_, k| Act::Answer(Outcome::try_from((k % 7) as i32).unwrap()));
     let tally = run_against(&server, |config| config.fps = 7.0).await.tally;
-    assert!(
-        tally.outcomes().iter().all(|&(_, count)| count == 4),
-        "{tally:?}"
-    );
+    assert!(tally.outcomes().iter().all(|&(_, count)| count == 4), "{tally:?}");
 }
 
 /// The stall hits one frame; those behind it are late too, because cameras do not wait.
@@ -177,33 +133,17 @@ async fn a_stall_shows_in_full_from_the_intended_instant() {
     assert_eq!((report.tally.sent, report.tally.ok), (100, 100));
     assert!(report.figures.max_ms.unwrap() >= 400.0);
     // Frames 6 and 7 were due 40 and 80 ms into the stall and waited for the rest of it.
-    assert!(
-        report.over_slo >= 3 * 4,
-        "{} answers over the limit",
-        report.over_slo
-    );
-    assert!(
-        report.reasons[0].starts_with("slowest answer "),
-        "{:?}",
-        report.reasons
-    );
+    assert!(report.over_slo >= 3 * 4, "{} answers over the limit", report.over_slo);
+    assert!(report.reasons[0].starts_with("slowest answer "), "{:?}", report.reasons);
 }
 
 #[tokio::test]
 async fn a_second_answer_is_a_protocol_error() {
-    let server = fake(|camera, k| {
-        if camera == "sim-0002" && k == 24 {
-            Act::AnswerTwice
-        } else {
-            OK
-        }
-    });
+    let server =
+        fake(|camera, k| if camera == "sim-0002" && k == 24 { Act::AnswerTwice } else { OK });
     let report = run_against(&server, |_| ()).await;
     assert_eq!((report.tally.ok, report.protocol_errors), (100, 1));
-    assert_eq!(
-        report.reasons,
-        ["1 protocol error (first: sim-0002, second answer to frame 24)"]
-    );
+    assert_eq!(report.reasons, ["1 protocol error (first: sim-0002, second answer to frame 24)"]);
 }
 
 #[tokio::test]
@@ -219,15 +159,9 @@ async fn a_broken_stream_loses_its_frames_and_says_why() {
     assert!(broken.tally.lost >= 2, "{:?}", broken.tally);
     assert_eq!(broken.tally.sent + broken.tally.not_sent, 25);
     assert_eq!(report.stream_ends.len(), 1);
-    assert_eq!(
-        report.stream_ends[0].reason,
-        "RESOURCE_EXHAUSTED: too many cameras"
-    );
+    assert_eq!(report.stream_ends[0].reason, "RESOURCE_EXHAUSTED: too many cameras");
     let last = report.reasons.last().unwrap();
-    assert_eq!(
-        last,
-        "1 stream ended by RESOURCE_EXHAUSTED: too many cameras"
-    );
+    assert_eq!(last, "1 stream ended by RESOURCE_EXHAUSTED: too many cameras");
 }
 
 #[tokio::test]
@@ -242,10 +176,7 @@ async fn frames_that_a_stopping_server_had_not_read_are_not_lost() {
     let report = run_against(&server, |config| config.cameras = 1).await;
     let tally = &report.tally;
     assert_eq!((tally.ok, tally.lost), (6, 1));
-    assert_eq!(
-        report.stream_ends[0].reason,
-        "UNAVAILABLE: server shut down"
-    );
+    assert_eq!(report.stream_ends[0].reason, "UNAVAILABLE: server shut down");
     assert!(tally.unaccepted >= 3, "{tally:?}");
     assert_eq!(tally.sent + tally.not_sent, 25);
 }
@@ -267,19 +198,13 @@ async fn frames_that_the_connection_does_not_take_are_not_sent() {
     let report = run_against(&server, |config| {
         (config.cameras, config.fps) = (1, 100.0);
         config.drain = Duration::from_millis(500);
-        config.size = Size {
-            width: 640,
-            height: 480,
-        };
+        config.size = Size { width: 640, height: 480 };
     })
     .await;
     let tally = &report.tally;
     assert!(tally.not_sent > 0 && tally.lost > 0, "{tally:?}");
     assert_eq!(tally.sent + tally.not_sent, 100);
-    assert_eq!(
-        report.stream_ends[0].reason,
-        "the connection took no more frames"
-    );
+    assert_eq!(report.stream_ends[0].reason, "the connection took no more frames");
 }
 
 #[tokio::test]
@@ -292,11 +217,7 @@ async fn an_interrupted_run_reports_what_it_has() {
     check_books(&report);
     assert!(report.interrupted && report.tally.sent > 0);
     assert_eq!(report.tally.lost, 0);
-    assert!(
-        report.reasons[0].starts_with("interrupted after "),
-        "{:?}",
-        report.reasons
-    );
+    assert!(report.reasons[0].starts_with("interrupted after "), "{:?}", report.reasons);
 }
 
 #[tokio::test]

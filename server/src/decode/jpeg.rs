@@ -65,10 +65,7 @@ impl Decompressor {
         let text = unsafe { CStr::from_ptr(tj::tj3GetErrorStr(self.handle.as_ptr())) };
         // SAFETY: the handle is valid.
         let severity = unsafe { tj::tj3GetErrorCode(self.handle.as_ptr()) };
-        Some((
-            one_line(&text.to_string_lossy()),
-            severity == tj::TJERR_TJERR_WARNING as c_int,
-        ))
+        Some((one_line(&text.to_string_lossy()), severity == tj::TJERR_TJERR_WARNING as c_int))
     }
 
     /// Decodes to tightly packed RGB of `width * height * 3` bytes in `rgb`, whose capacity is reused.
@@ -81,11 +78,7 @@ impl Decompressor {
     ) -> Result<(u32, u32, Option<String>), DecodeError> {
         // SAFETY: pointer and length describe `data`, which is only read during the call.
         let code = unsafe {
-            tj::tj3DecompressHeader(
-                self.handle.as_ptr(),
-                data.as_ptr(),
-                data.len() as tj::size_t,
-            )
+            tj::tj3DecompressHeader(self.handle.as_ptr(), data.as_ptr(), data.len() as tj::size_t)
         };
         if let Some((text, false)) = self.complaint(code) {
             return Err(DecodeError::Malformed(text));
@@ -131,9 +124,7 @@ fn mark_last_row(rgb: &mut [u8], pitch: usize) -> u64 {
     let start = rgb.len() - pitch;
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     for byte in &mut rgb[start..] {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         *byte = (state >> 56) as u8;
     }
     mark(&rgb[start..])
@@ -164,9 +155,7 @@ mod tests {
         let mut rgb = Vec::new();
         for (width, height, level) in [(33, 17, 200), (8, 8, 10), (64, 64, 90)] {
             let data = gray_jpeg(width, height, level);
-            let result = decompressor
-                .decompress_rgb(&data, 1 << 20, &mut rgb)
-                .expect("decodes");
+            let result = decompressor.decompress_rgb(&data, 1 << 20, &mut rgb).expect("decodes");
             assert_eq!(result, (width, height, None));
             assert_eq!(rgb.len(), (width * height * 3) as usize);
             assert!(rgb.iter().all(|&value| value.abs_diff(level) <= 2));
@@ -177,19 +166,12 @@ mod tests {
     fn an_error_never_hands_out_an_older_picture() {
         let mut decompressor = Decompressor::new().expect("instance");
         let mut rgb = Vec::new();
-        decompressor
-            .decompress_rgb(&gray_jpeg(16, 16, 50), 1 << 20, &mut rgb)
-            .expect("decodes");
+        decompressor.decompress_rgb(&gray_jpeg(16, 16, 50), 1 << 20, &mut rgb).expect("decodes");
         let mut broken = gray_jpeg(16, 16, 200);
         // Make the Huffman table's length impossible after the header has been accepted.
-        let table = broken
-            .windows(2)
-            .position(|w| w == [0xFF, 0xC4])
-            .expect("DHT");
+        let table = broken.windows(2).position(|w| w == [0xFF, 0xC4]).expect("DHT");
         broken[table + 5..table + 21].fill(0xFF);
-        let error = decompressor
-            .decompress_rgb(&broken, 1 << 20, &mut rgb)
-            .expect_err("broken");
+        let error = decompressor.decompress_rgb(&broken, 1 << 20, &mut rgb).expect_err("broken");
         assert_eq!(error.reason(), "malformed");
     }
 

@@ -39,9 +39,7 @@ pub(super) fn scan(data: &[u8]) -> Result<JpegInfo, DecodeError> {
         match marker {
             SOI | TEM | 0x00 | 0xD0..=0xD7 => continue,
             EOI => {
-                return Err(DecodeError::Truncated(
-                    "the JPEG holds no picture data".into(),
-                ));
+                return Err(DecodeError::Truncated("the JPEG holds no picture data".into()));
             }
             _ => {}
         }
@@ -52,13 +50,7 @@ pub(super) fn scan(data: &[u8]) -> Result<JpegInfo, DecodeError> {
                     DecodeError::Malformed("the JPEG has a scan before its frame header".into())
                 })?;
                 let scan_start = at + 2 + body.len();
-                return Ok(JpegInfo {
-                    width,
-                    height,
-                    components,
-                    orientation,
-                    scan_start,
-                });
+                return Ok(JpegInfo { width, height, components, orientation, scan_start });
             }
             0xC0..=0xCF if !matches!(marker, DHT | JPG | DAC) => frame = Some(frame_header(body)?),
             APP1 if body.starts_with(EXIF) => {
@@ -100,9 +92,7 @@ fn segment(data: &[u8], at: usize) -> Result<Option<&[u8]>, DecodeError> {
 /// Width, height and number of components (B.2.2).
 fn frame_header(body: &[u8]) -> Result<(u32, u32, u8), DecodeError> {
     let &[precision, h1, h0, w1, w0, components, ..] = body else {
-        return Err(DecodeError::Malformed(
-            "the JPEG's frame header is too short".into(),
-        ));
+        return Err(DecodeError::Malformed("the JPEG's frame header is too short".into()));
     };
     if precision != 8 {
         return Err(DecodeError::Unsupported(format!(
@@ -144,15 +134,8 @@ impl JpegInfo {
 
 /// Drops the zeros that pad a driver's buffer. A zero after 0xFF is data (a stuffed byte).
 pub(super) fn without_trailing_zeros(data: &[u8]) -> &[u8] {
-    let end = data
-        .iter()
-        .rposition(|&byte| byte != 0)
-        .map_or(0, |last| last + 1);
-    let end = if data[..end].last() == Some(&0xFF) {
-        (end + 1).min(data.len())
-    } else {
-        end
-    };
+    let end = data.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    let end = if data[..end].last() == Some(&0xFF) { (end + 1).min(data.len()) } else { end };
     &data[..end]
 }
 
@@ -203,10 +186,7 @@ mod tests {
 
     #[test]
     fn zero_sizes_and_other_precisions_are_refused() {
-        assert_eq!(
-            scan(&jpeg(0, 8, &[])).expect_err("size").reason(),
-            "malformed"
-        );
+        assert_eq!(scan(&jpeg(0, 8, &[])).expect_err("size").reason(), "malformed");
         let mut deep = jpeg(8, 8, &[]);
         deep[6] = 12;
         assert_eq!(scan(&deep).expect_err("precision").reason(), "unsupported");

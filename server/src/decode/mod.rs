@@ -94,11 +94,7 @@ pub struct FrameLimits {
 impl FrameLimits {
     fn check_pixels(self, width: u32, height: u32) -> Result<(), DecodeError> {
         if u64::from(width) * u64::from(height) > self.max_pixels {
-            return Err(DecodeError::TooManyPixels {
-                width,
-                height,
-                limit: self.max_pixels,
-            });
+            return Err(DecodeError::TooManyPixels { width, height, limit: self.max_pixels });
         }
         Ok(())
     }
@@ -140,12 +136,7 @@ impl Decoder {
     /// When libjpeg-turbo cannot allocate its state.
     pub fn new(limits: FrameLimits) -> Result<Self, DecodeError> {
         let jpeg = jpeg::Decompressor::new()?;
-        Ok(Self {
-            limits,
-            jpeg,
-            rgb: Vec::new(),
-            scratch: Vec::new(),
-        })
+        Ok(Self { limits, jpeg, rgb: Vec::new(), scratch: Vec::new() })
     }
 
     /// Reads the header and checks the limits without decoding. Returns the picture's upright width
@@ -193,10 +184,7 @@ impl Decoder {
             return Err(DecodeError::Empty);
         }
         if bytes > self.limits.max_bytes {
-            return Err(DecodeError::TooLarge {
-                bytes,
-                limit: self.limits.max_bytes,
-            });
+            return Err(DecodeError::TooLarge { bytes, limit: self.limits.max_bytes });
         }
         match picture.layout {
             Layout::Encoded => sniff(&picture.data).map(Kind::Encoded),
@@ -224,14 +212,12 @@ impl Decoder {
             // A picture whose last two bytes were lost decodes without complaint once they are back;
             // one that was cut short does not.
             self.scratch.clear();
-            self.scratch
-                .extend_from_slice(jpeg_markers::without_trailing_zeros(data));
+            self.scratch.extend_from_slice(jpeg_markers::without_trailing_zeros(data));
             self.scratch.extend_from_slice(&[0xFF, jpeg_markers::EOI]);
             &self.scratch
         };
         let (width, height, warning) =
-            self.jpeg
-                .decompress_rgb(data, self.limits.max_pixels, &mut self.rgb)?;
+            self.jpeg.decompress_rgb(data, self.limits.max_pixels, &mut self.rgb)?;
         if let (false, Some(warning)) = (complete, &warning) {
             return Err(DecodeError::Truncated(format!(
                 "the JPEG has no end marker and its data stops early ({warning})"
@@ -268,12 +254,7 @@ impl Decoder {
         let rgb = image.into_rgb8();
         let (width, height) = rgb.dimensions();
         self.rgb = rgb.into_raw();
-        Decoded {
-            width,
-            height,
-            pixels: PixelView::rgb(width, height, &self.rgb),
-            damaged,
-        }
+        Decoded { width, height, pixels: PixelView::rgb(width, height, &self.rgb), damaged }
     }
 }
 
@@ -301,19 +282,13 @@ fn open(
 ) -> Result<impl ImageDecoder, DecodeError> {
     let mut reader = ImageReader::with_format(Cursor::new(data), format);
     let mut bounds = image::Limits::no_limits();
-    bounds.max_alloc = Some(
-        limits
-            .max_pixels
-            .saturating_mul(DECODE_ALLOC_BYTES_PER_PIXEL),
-    );
+    bounds.max_alloc = Some(limits.max_pixels.saturating_mul(DECODE_ALLOC_BYTES_PER_PIXEL));
     reader.limits(bounds.clone());
     let mut decoder = reader.into_decoder().map_err(|error| image_error(&error))?;
     let (width, height) = decoder.dimensions();
     limits.check_pixels(width, height)?;
     // `into_decoder` leaves the allocation limit off for some formats.
-    decoder
-        .set_limits(bounds)
-        .map_err(|error| image_error(&error))?;
+    decoder.set_limits(bounds).map_err(|error| image_error(&error))?;
     Ok(decoder)
 }
 
@@ -359,13 +334,10 @@ fn name_stranger(data: &[u8]) -> DecodeError {
         (&b"\0\0\0\x01"[..], "an H.264 or H.265 byte stream"),
         (&b"\0\0\x01"[..], "an H.264, H.265 or MPEG byte stream"),
     ];
-    let name = known
-        .iter()
-        .find(|(magic, _)| data.starts_with(magic))
-        .map(|(_, name)| *name)
-        .or_else(|| {
-            (data.get(4..8) == Some(b"ftyp")).then_some("an ISO media file (MP4, HEIF, AVIF)")
-        });
+    let name =
+        known.iter().find(|(magic, _)| data.starts_with(magic)).map(|(_, name)| *name).or_else(
+            || (data.get(4..8) == Some(b"ftyp")).then_some("an ISO media file (MP4, HEIF, AVIF)"),
+        );
     if let Some(name) = name {
         return DecodeError::Unsupported(format!(
             "{name}; send JPEG, PNG, WebP, BMP or raw pixels"
@@ -377,11 +349,7 @@ fn name_stranger(data: &[u8]) -> DecodeError {
             "text, not a picture; the camera may have answered with an error page".into(),
         );
     }
-    let head: Vec<_> = data
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let head: Vec<_> = data.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     DecodeError::Unrecognised(format!(
         "neither JPEG, PNG, WebP nor BMP; {} bytes that begin with {}",
         data.len(),
@@ -396,16 +364,10 @@ mod tests {
     use super::*;
     use crate::frame::{RawFormat, RawSpec};
 
-    const LIMITS: FrameLimits = FrameLimits {
-        max_bytes: 1 << 20,
-        max_pixels: 1 << 20,
-    };
+    const LIMITS: FrameLimits = FrameLimits { max_bytes: 1 << 20, max_pixels: 1 << 20 };
 
     fn encoded(data: &[u8]) -> Picture {
-        Picture {
-            data: Bytes::copy_from_slice(data),
-            layout: Layout::Encoded,
-        }
+        Picture { data: Bytes::copy_from_slice(data), layout: Layout::Encoded }
     }
 
     fn reason(data: &[u8]) -> &'static str {
@@ -414,10 +376,7 @@ mod tests {
         let error = decoder.decode(&picture).expect_err("must not decode");
         assert!(DecodeError::REASONS.contains(&error.reason()));
         let text = error.to_string();
-        assert!(
-            text.starts_with(&format!("{}: ", error.reason().to_uppercase())),
-            "{text}"
-        );
+        assert!(text.starts_with(&format!("{}: ", error.reason().to_uppercase())), "{text}");
         assert!(!text.contains('\n'));
         error.reason()
     }
@@ -445,23 +404,13 @@ mod tests {
 
     #[test]
     fn every_format_decodes_and_its_first_half_does_not() {
-        for format in [
-            ImageFormat::Jpeg,
-            ImageFormat::Png,
-            ImageFormat::WebP,
-            ImageFormat::Bmp,
-        ] {
+        for format in [ImageFormat::Jpeg, ImageFormat::Png, ImageFormat::WebP, ImageFormat::Bmp] {
             let data = file(format, 37, 23);
             let picture = encoded(&data);
             let mut decoder = Decoder::new(LIMITS).expect("decoder");
             assert_eq!(decoder.probe(&picture), Ok((37, 23)), "{format:?}");
-            let decoded = decoder
-                .decode(&picture)
-                .unwrap_or_else(|e| panic!("{format:?}: {e}"));
-            assert_eq!(
-                (decoded.width, decoded.height, decoded.damaged),
-                (37, 23, false)
-            );
+            let decoded = decoder.decode(&picture).unwrap_or_else(|e| panic!("{format:?}: {e}"));
+            assert_eq!((decoded.width, decoded.height, decoded.damaged), (37, 23, false));
             let cut = encoded(&data[..data.len() / 2]);
             assert!(decoder.decode(&cut).is_err(), "{format:?} cut in half");
         }
@@ -469,28 +418,13 @@ mod tests {
 
     #[test]
     fn pixels_are_limited_before_decoding() {
-        for format in [
-            ImageFormat::Jpeg,
-            ImageFormat::Png,
-            ImageFormat::WebP,
-            ImageFormat::Bmp,
-        ] {
+        for format in [ImageFormat::Jpeg, ImageFormat::Png, ImageFormat::WebP, ImageFormat::Bmp] {
             let picture = encoded(&file(format, 40, 30));
-            let limits = FrameLimits {
-                max_pixels: 40 * 30 - 1,
-                ..LIMITS
-            };
+            let limits = FrameLimits { max_pixels: 40 * 30 - 1, ..LIMITS };
             let mut decoder = Decoder::new(limits).expect("decoder");
-            let expected = DecodeError::TooManyPixels {
-                width: 40,
-                height: 30,
-                limit: 1199,
-            };
+            let expected = DecodeError::TooManyPixels { width: 40, height: 30, limit: 1199 };
             assert_eq!(decoder.probe(&picture), Err(expected), "{format:?}");
-            assert_eq!(
-                decoder.decode(&picture).expect_err("limit").reason(),
-                "too_many_pixels"
-            );
+            assert_eq!(decoder.decode(&picture).expect_err("limit").reason(), "too_many_pixels");
         }
     }
 
@@ -501,44 +435,25 @@ mod tests {
         let mut decoder = Decoder::new(LIMITS).expect("decoder");
         assert!(decoder.decode(&encoded(&data)).is_ok());
         data.extend_from_slice(&[0; 1000]);
-        assert!(
-            decoder.decode(&encoded(&data)).is_ok(),
-            "padding after a lost end marker"
-        );
+        assert!(decoder.decode(&encoded(&data)).is_ok(), "padding after a lost end marker");
         data.truncate(data.len() - 1400);
         assert_eq!(reason(&data), "truncated");
     }
 
     #[test]
     fn unknown_pixel_formats_are_unsupported() {
-        let picture = Picture {
-            data: Bytes::from_static(b"abc"),
-            layout: Layout::Unknown(42),
-        };
+        let picture = Picture { data: Bytes::from_static(b"abc"), layout: Layout::Unknown(42) };
         let mut decoder = Decoder::new(LIMITS).expect("decoder");
         let error = decoder.decode(&picture).expect_err("unknown");
-        assert_eq!(
-            (error.reason(), error.outcome()),
-            ("unsupported", Outcome::Unsupported)
-        );
+        assert_eq!((error.reason(), error.outcome()), ("unsupported", Outcome::Unsupported));
     }
 
     #[test]
     fn raw_sizes_are_limited_too() {
-        let spec = RawSpec {
-            format: RawFormat::Gray8,
-            width: u32::MAX,
-            height: u32::MAX,
-            stride: 0,
-        };
-        let picture = Picture {
-            data: Bytes::from_static(b"abc"),
-            layout: Layout::Raw(spec),
-        };
+        let spec =
+            RawSpec { format: RawFormat::Gray8, width: u32::MAX, height: u32::MAX, stride: 0 };
+        let picture = Picture { data: Bytes::from_static(b"abc"), layout: Layout::Raw(spec) };
         let mut decoder = Decoder::new(LIMITS).expect("decoder");
-        assert_eq!(
-            decoder.decode(&picture).expect_err("limit").reason(),
-            "too_many_pixels"
-        );
+        assert_eq!(decoder.decode(&picture).expect_err("limit").reason(), "too_many_pixels");
     }
 }

@@ -30,12 +30,7 @@ impl Rows {
     /// When a size is 0, the stride is shorter than a row, the bytes are too few, or so many that the
     /// declared size cannot be the frame's.
     pub fn check(spec: RawSpec, bytes: usize) -> Result<Self, DecodeError> {
-        let RawSpec {
-            format,
-            width,
-            height,
-            ..
-        } = spec;
+        let RawSpec { format, width, height, .. } = spec;
         if width == 0 || height == 0 {
             return Err(DecodeError::RawGeometry(format!(
                 "a raw frame needs width and height, got {width}x{height}"
@@ -49,11 +44,7 @@ impl Rows {
             RawFormat::Nv12 => even_width,
             RawFormat::Yuyv => even_width * 2,
         };
-        let stride = if spec.stride == 0 {
-            row_bytes
-        } else {
-            spec.stride as usize
-        };
+        let stride = if spec.stride == 0 { row_bytes } else { spec.stride as usize };
         if stride < row_bytes {
             return Err(DecodeError::RawGeometry(format!(
                 "stride {stride} is shorter than a row of {row_bytes} bytes"
@@ -65,11 +56,7 @@ impl Rows {
         let (chroma_stride, planes, needed) = match format {
             RawFormat::Nv12 => {
                 // The last row needs no padding behind it.
-                (
-                    stride,
-                    [luma, 0],
-                    luma + stride * (chroma_rows - 1) + even_width,
-                )
+                (stride, [luma, 0], luma + stride * (chroma_rows - 1) + even_width)
             }
             RawFormat::I420 => {
                 let chroma_stride = stride.div_ceil(2);
@@ -91,14 +78,7 @@ impl Rows {
                  got {bytes}"
             )));
         }
-        Ok(Self {
-            format,
-            width,
-            height,
-            stride,
-            chroma_stride,
-            planes,
-        })
+        Ok(Self { format, width, height, stride, chroma_stride, planes })
     }
 }
 
@@ -351,33 +331,15 @@ mod tests {
             ([16, 128, 128], [0, 0, 0]),
         ] {
             let got = yuv_to_rgb(yuv[0], yuv[1], yuv[2]);
-            assert!(
-                got.iter().zip(rgb).all(|(g, w)| g.abs_diff(w) <= 2),
-                "{got:?} for {rgb:?}"
-            );
+            assert!(got.iter().zip(rgb).all(|(g, w)| g.abs_diff(w) <= 2), "{got:?} for {rgb:?}");
         }
     }
 
     #[test]
     fn tight_strides_are_the_default() {
-        let spec = RawSpec {
-            format: RawFormat::Nv12,
-            width: 639,
-            height: 359,
-            stride: 0,
-        };
+        let spec = RawSpec { format: RawFormat::Nv12, width: 639, height: 359, stride: 0 };
         assert!(Rows::check(spec, 640 * 359 + 640 * 180).is_ok());
-        let error = Rows::check(
-            RawSpec {
-                stride: 639,
-                ..spec
-            },
-            1 << 20,
-        )
-        .expect_err("odd stride");
-        assert!(
-            error.to_string().contains("shorter than a row of 640"),
-            "{error}"
-        );
+        let error = Rows::check(RawSpec { stride: 639, ..spec }, 1 << 20).expect_err("odd stride");
+        assert!(error.to_string().contains("shorter than a row of 640"), "{error}");
     }
 }

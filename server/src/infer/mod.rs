@@ -1,5 +1,6 @@
 //! Inference: the ONNX network, one session per worker, or a busy loop in its place.
 
+mod declared;
 pub mod model;
 pub mod onnx;
 pub mod spin;

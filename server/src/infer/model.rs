@@ -22,11 +22,7 @@ pub fn parse_names(text: &str) -> Option<Vec<String>> {
         let (name, after) = quoted(after.trim_start())?;
         names.push(name);
         let after = after.trim_start();
-        rest = if after.is_empty() {
-            after
-        } else {
-            after.strip_prefix(',')?.trim_start()
-        };
+        rest = if after.is_empty() { after } else { after.strip_prefix(',')?.trim_start() };
     }
     (!names.is_empty()).then_some(names)
 }
@@ -49,10 +45,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 /// Labels from a text file: one per line, blank lines at the end ignored.
 #[must_use]
 pub fn parse_label_file(text: &str) -> Vec<String> {
-    text.trim_end()
-        .lines()
-        .map(|line| line.trim().to_owned())
-        .collect()
+    text.trim_end().lines().map(|line| line.trim().to_owned()).collect()
 }
 
 /// Settles the labels of a model with `classes` classes: the user's file, else the model's own
@@ -76,10 +69,7 @@ pub fn settle_labels(
     }
     match from_model.and_then(parse_names) {
         Some(names) if names.len() == classes => Ok((names, false)),
-        _ => Ok((
-            (0..classes).map(|class| format!("class_{class}")).collect(),
-            true,
-        )),
+        _ => Ok(((0..classes).map(|class| format!("class_{class}")).collect(), true)),
     }
 }
 
@@ -95,11 +85,7 @@ mod tests {
             r#"{"0": "red", "1": "green"}"#,
             "{ 0:'red' ,1:'green' }",
         ] {
-            assert_eq!(
-                parse_names(text),
-                Some(vec!["red".into(), "green".into()]),
-                "{text}"
-            );
+            assert_eq!(parse_names(text), Some(vec!["red".into(), "green".into()]), "{text}");
         }
         let odd = r#"{0: "driver's seat", 1: 'it\'s', 2: 'a, b: c'}"#;
         let names = vec!["driver's seat".to_owned(), "it's".into(), "a, b: c".into()];
@@ -108,15 +94,8 @@ mod tests {
 
     #[test]
     fn anything_else_is_not_names() {
-        for text in [
-            "",
-            "red",
-            "{}",
-            "{1: 'red'}",
-            "{0: 'red', 2: 'blue'}",
-            "{0: 'red",
-            "{0: red}",
-        ] {
+        for text in ["", "red", "{}", "{1: 'red'}", "{0: 'red', 2: 'blue'}", "{0: 'red", "{0: red}"]
+        {
             assert_eq!(parse_names(text), None, "{text}");
         }
     }
@@ -125,21 +104,12 @@ mod tests {
     fn a_users_labels_must_match() {
         let three = || Some(vec!["a".to_owned(), "b".into(), "c".into()]);
         assert!(settle_labels(3, three(), None).is_ok());
-        let error = settle_labels(80, three(), None)
-            .expect_err("count")
-            .to_string();
+        let error = settle_labels(80, three(), None).expect_err("count").to_string();
         assert_eq!(error, "labels: the file names 3 classes, the model has 80");
         let (labels, made_up) = settle_labels(2, None, None).expect("numbered");
-        assert_eq!(
-            (labels, made_up),
-            (vec!["class_0".into(), "class_1".into()], true)
-        );
+        assert_eq!((labels, made_up), (vec!["class_0".into(), "class_1".into()], true));
         let (labels, made_up) = settle_labels(1, None, Some("['x']")).expect("numbered");
-        assert_eq!(
-            (labels, made_up),
-            (vec!["class_0".into()], true),
-            "not JSON, not a dictionary"
-        );
+        assert_eq!((labels, made_up), (vec!["class_0".into()], true), "not JSON, not a dictionary");
     }
 
     #[test]

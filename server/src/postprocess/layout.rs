@@ -95,6 +95,14 @@ pub struct OutputShape {
     pub attributes: usize,
 }
 
+impl OutputShape {
+    /// Values of one picture.
+    #[must_use]
+    pub fn values(self) -> usize {
+        self.anchors * self.attributes
+    }
+}
+
 impl Family {
     /// The family of this name.
     #[must_use]
@@ -113,10 +121,7 @@ impl Family {
     /// Classes that an output of this shape scores; `None` when it cannot be this family's.
     #[must_use]
     pub fn classes(&self, shape: OutputShape) -> Option<usize> {
-        shape
-            .attributes
-            .checked_sub(self.header())
-            .filter(|&classes| classes > 0)
+        shape.attributes.checked_sub(self.header()).filter(|&classes| classes > 0)
     }
 
     /// Reads an output's dimensions (batch, then two more) for an input of `input` pixels; `None` when
@@ -135,10 +140,7 @@ impl Family {
             Boxes::Grid(strides) => anchors == grid_cells(strides, input),
             Boxes::Pixels => anchors > 0,
         };
-        let shape = OutputShape {
-            anchors,
-            attributes,
-        };
+        let shape = OutputShape { anchors, attributes };
         (fits && self.classes(shape).is_some()).then_some(shape)
     }
 
@@ -149,18 +151,12 @@ impl Family {
         if YOLOX.shape(dims, input).is_some() {
             return Some(&YOLOX);
         }
-        YOLOV8
-            .shape(dims, input)
-            .filter(|shape| shape.anchors > shape.attributes)
-            .map(|_| &YOLOV8)
+        YOLOV8.shape(dims, input).filter(|shape| shape.anchors > shape.attributes).map(|_| &YOLOV8)
     }
 }
 
 fn grid_cells(strides: &[u32], (width, height): (u32, u32)) -> usize {
-    strides
-        .iter()
-        .map(|stride| (width / stride) as usize * (height / stride) as usize)
-        .sum()
+    strides.iter().map(|stride| (width / stride) as usize * (height / stride) as usize).sum()
 }
 
 /// Appends every box whose best class scores at least `threshold`. Boxes and scores that are not
@@ -176,15 +172,9 @@ pub fn candidates(
     let header = family.header();
     let mut push = |cell: Option<Cell>, best: (usize, f32), xywh: [f32; 4]| {
         let bbox = decode_box(xywh, cell);
-        let finite = [bbox.x1, bbox.y1, bbox.x2, bbox.y2]
-            .iter()
-            .all(|edge| edge.is_finite());
+        let finite = [bbox.x1, bbox.y1, bbox.x2, bbox.y2].iter().all(|edge| edge.is_finite());
         if finite {
-            out.push(Candidate {
-                bbox,
-                score: best.1.min(1.0),
-                class: best.0 as u32,
-            });
+            out.push(Candidate { bbox, score: best.1.min(1.0), class: best.0 as u32 });
         }
     };
     match family.output {
@@ -210,11 +200,7 @@ pub fn candidates(
             let cells = Cells::new(family.boxes, input);
             for (anchor, cell) in (0..shape.anchors).zip(cells) {
                 let scores = (header..shape.attributes).map(|attribute| at(attribute, anchor));
-                let objectness = if family.objectness {
-                    at(4, anchor)
-                } else {
-                    1.0
-                };
+                let objectness = if family.objectness { at(4, anchor) } else { 1.0 };
                 if let Some((class, score)) = best_class(scores) {
                     let score = score * objectness;
                     if score >= threshold {
@@ -262,12 +248,7 @@ impl Cells {
             Boxes::Grid(strides) => (strides.iter(), false),
             Boxes::Pixels => ([].iter(), true),
         };
-        Self {
-            strides,
-            input,
-            grid: None,
-            pixels,
-        }
+        Self { strides, input, grid: None, pixels }
     }
 }
 
@@ -283,19 +264,12 @@ impl Iterator for Cells {
                 let (columns, rows) = (self.input.0 / grid.stride, self.input.1 / grid.stride);
                 let (x, y) = grid.next;
                 if y < rows && x < columns {
-                    grid.next = if x + 1 < columns {
-                        (x + 1, y)
-                    } else {
-                        (0, y + 1)
-                    };
+                    grid.next = if x + 1 < columns { (x + 1, y) } else { (0, y + 1) };
                     let (x, y, stride) = (x as f32, y as f32, grid.stride as f32);
                     return Some(Some(Cell { x, y, stride }));
                 }
             }
-            self.grid = Some(Grid {
-                stride: *self.strides.next()?,
-                next: (0, 0),
-            });
+            self.grid = Some(Grid { stride: *self.strides.next()?, next: (0, 0) });
         }
     }
 }
@@ -304,19 +278,11 @@ impl Iterator for Cells {
 fn decode_box([cx, cy, w, h]: [f32; 4], cell: Option<Cell>) -> BoxF {
     let (cx, cy, w, h) = match cell {
         None => (cx, cy, w, h),
-        Some(Cell { x, y, stride }) => (
-            (cx + x) * stride,
-            (cy + y) * stride,
-            w.exp() * stride,
-            h.exp() * stride,
-        ),
+        Some(Cell { x, y, stride }) => {
+            ((cx + x) * stride, (cy + y) * stride, w.exp() * stride, h.exp() * stride)
+        }
     };
-    BoxF {
-        x1: cx - w / 2.0,
-        y1: cy - h / 2.0,
-        x2: cx + w / 2.0,
-        y2: cy + h / 2.0,
-    }
+    BoxF { x1: cx - w / 2.0, y1: cy - h / 2.0, x2: cx + w / 2.0, y2: cy + h / 2.0 }
 }
 
 #[cfg(test)]
@@ -330,11 +296,7 @@ mod tests {
         assert_eq!(guess(&[1, 2184, 85], (416, 256)), Some(FamilyName::Yolox));
         assert_eq!(guess(&[1, 84, 8400], (640, 640)), Some(FamilyName::Yolov8));
         assert_eq!(guess(&[4, 7, 1024], (640, 640)), Some(FamilyName::Yolov8));
-        assert_eq!(
-            guess(&[1, 3549, 85], (640, 640)),
-            None,
-            "neither its grids nor columns"
-        );
+        assert_eq!(guess(&[1, 3549, 85], (640, 640)), None, "neither its grids nor columns");
         assert_eq!(guess(&[1, 1000], (224, 224)), None, "a classifier");
         assert_eq!(guess(&[1, 4, 1024], (640, 640)), None, "no classes");
     }
@@ -361,9 +323,7 @@ mod tests {
         assert_eq!(class, 1);
         assert!((score - 0.72).abs() < 1e-6);
         // Centre (16, 24), size 32 x 64.
-        for (got, want) in [bbox.x1, bbox.y1, bbox.x2, bbox.y2]
-            .iter()
-            .zip([0.0, -8.0, 32.0, 56.0])
+        for (got, want) in [bbox.x1, bbox.y1, bbox.x2, bbox.y2].iter().zip([0.0, -8.0, 32.0, 56.0])
         {
             assert!((got - want).abs() < 1e-4, "{bbox:?}");
         }
@@ -377,20 +337,8 @@ mod tests {
             output[attribute * 5 + 3] = value;
         }
         let found = find(&YOLOV8, &[1, 7, 5], (64, 64), &output);
-        let bbox = BoxF {
-            x1: 40.0,
-            y1: 35.0,
-            x2: 60.0,
-            y2: 45.0,
-        };
-        assert_eq!(
-            found,
-            [Candidate {
-                bbox,
-                score: 0.75,
-                class: 2
-            }]
-        );
+        let bbox = BoxF { x1: 40.0, y1: 35.0, x2: 60.0, y2: 45.0 };
+        assert_eq!(found, [Candidate { bbox, score: 0.75, class: 2 }]);
     }
 
     #[test]

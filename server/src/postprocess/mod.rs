@@ -73,10 +73,7 @@ impl Postprocessor {
             .filter_map(|candidate| {
                 let bbox = clip(letterbox.to_source(candidate.bbox), letterbox.source)?;
                 Some(Object {
-                    label: labels
-                        .get(candidate.class as usize)
-                        .cloned()
-                        .unwrap_or_default(),
+                    label: labels.get(candidate.class as usize).cloned().unwrap_or_default(),
                     confidence: candidate.score,
                     bbox: Some(bbox),
                     class_id: candidate.class,
@@ -91,12 +88,7 @@ impl Postprocessor {
 fn clip(b: BoxF, (width, height): (u32, u32)) -> Option<BoundingBox> {
     let (x, w) = clip_axis(b.x1, b.x2, width)?;
     let (y, h) = clip_axis(b.y1, b.y2, height)?;
-    Some(BoundingBox {
-        x,
-        y,
-        width: w,
-        height: h,
-    })
+    Some(BoundingBox { x, y, width: w, height: h })
 }
 
 fn clip_axis(low: f32, high: f32, length: u32) -> Option<(i32, i32)> {
@@ -120,14 +112,7 @@ mod tests {
     #[test]
     fn boxes_are_cut_to_the_picture() {
         let cut = |x1, y1, x2, y2| clip(BoxF { x1, y1, x2, y2 }, (100, 50));
-        let is = |x, y, width, height| {
-            Some(BoundingBox {
-                x,
-                y,
-                width,
-                height,
-            })
-        };
+        let is = |x, y, width, height| Some(BoundingBox { x, y, width, height });
         assert_eq!(cut(10.2, 5.6, 20.4, 9.5), is(10, 6, 10, 4));
         assert_eq!(cut(-330.0, -510.0, 1200.0, 1200.0), is(0, 0, 100, 50));
         assert_eq!(cut(99.8, 49.9, 130.0, 60.0), is(99, 49, 1, 1));

@@ -24,11 +24,7 @@ pub fn iou(a: BoxF, b: BoxF) -> f32 {
     let intersection = width.max(0.0) * height.max(0.0);
     let area = |r: BoxF| (r.x2 - r.x1).max(0.0) * (r.y2 - r.y1).max(0.0);
     let union = area(a) + area(b) - intersection;
-    if union > 0.0 {
-        intersection / union
-    } else {
-        0.0
-    }
+    if union > 0.0 { intersection / union } else { 0.0 }
 }
 
 /// Keeps the strongest boxes: each candidate, from strong to weak, stays unless it overlaps a kept
@@ -66,12 +62,7 @@ mod tests {
     }
 
     fn options(iou: f32, nms: NmsMode) -> DetectOptions {
-        DetectOptions {
-            confidence: 0.0,
-            iou,
-            nms,
-            max_detections: 100,
-        }
+        DetectOptions { confidence: 0.0, iou, nms, max_detections: 100 }
     }
 
     #[test]
@@ -81,11 +72,7 @@ mod tests {
         assert!((iou(a, rect(1.0, 0.0, 3.0, 2.0)) - 1.0 / 3.0).abs() < 1e-6);
         assert_eq!(iou(a, rect(5.0, 5.0, 6.0, 6.0)), 0.0, "apart on both axes");
         assert_eq!(iou(a, rect(2.0, 0.0, 4.0, 2.0)), 0.0, "touching");
-        assert_eq!(
-            iou(rect(1.0, 1.0, 1.0, 1.0), rect(1.0, 1.0, 1.0, 1.0)),
-            0.0,
-            "empty"
-        );
+        assert_eq!(iou(rect(1.0, 1.0, 1.0, 1.0), rect(1.0, 1.0, 1.0, 1.0)), 0.0, "empty");
     }
 
     #[test]
@@ -94,17 +81,9 @@ mod tests {
         let all =
             [(0.9, 0), (0.8, 1), (0.7, 0)].map(|(score, class)| Candidate { bbox, score, class });
         let mut kept = Vec::new();
-        suppress(
-            &mut all.to_vec(),
-            &options(0.5, NmsMode::ClassAware),
-            &mut kept,
-        );
+        suppress(&mut all.to_vec(), &options(0.5, NmsMode::ClassAware), &mut kept);
         assert_eq!(kept, all[..2]);
-        suppress(
-            &mut all.to_vec(),
-            &options(0.5, NmsMode::Agnostic),
-            &mut kept,
-        );
+        suppress(&mut all.to_vec(), &options(0.5, NmsMode::Agnostic), &mut kept);
         assert_eq!(kept, all[..1]);
     }
 

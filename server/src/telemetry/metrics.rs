@@ -195,10 +195,7 @@ impl Metrics {
     /// Counts a frame that could not be decoded.
     pub fn bad_frame(&self, error: &DecodeError) {
         let reason = error.reason();
-        if let Some(at) = DecodeError::REASONS
-            .iter()
-            .position(|known| *known == reason)
-        {
+        if let Some(at) = DecodeError::REASONS.iter().position(|known| *known == reason) {
             self.bad_frames[at].increment(1);
         }
     }
@@ -212,16 +209,11 @@ impl Metrics {
     pub fn describe_model(&self, model: &ModelInfo) {
         let to = Registrar(&self.recorder);
         let input = format!("{}x{}", model.input.0, model.input.1);
-        let labels = [
-            ("model", model.name.as_str()),
-            ("backend", model.backend),
-            ("input", &input),
-        ];
-        to.gauge(MODEL_INFO, "The model served; always 1", &labels)
-            .set(1.0);
+        let labels =
+            [("model", model.name.as_str()), ("backend", model.backend), ("input", &input)];
+        to.gauge(MODEL_INFO, "The model served; always 1", &labels).set(1.0);
         let version = [("version", env!("CARGO_PKG_VERSION"))];
-        to.gauge(BUILD_INFO, "The version running; always 1", &version)
-            .set(1.0);
+        to.gauge(BUILD_INFO, "The version running; always 1", &version).set(1.0);
     }
 
     /// Everything in Prometheus text format.
@@ -247,18 +239,14 @@ impl Registrar<'_> {
     const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
 
     fn key(name: &'static str, labels: &Labels<'_>) -> Key {
-        let labels: Vec<_> = labels
-            .iter()
-            .map(|(key, value)| Label::new(*key, (*value).to_owned()))
-            .collect();
+        let labels: Vec<_> =
+            labels.iter().map(|(key, value)| Label::new(*key, (*value).to_owned())).collect();
         Key::from_parts(name, labels)
     }
 
     fn counter(&self, name: &'static str, help: &'static str, labels: &Labels<'_>) -> Counter {
         self.0.describe_counter(name.into(), None, help.into());
-        let counter = self
-            .0
-            .register_counter(&Self::key(name, labels), &Self::METADATA);
+        let counter = self.0.register_counter(&Self::key(name, labels), &Self::METADATA);
         // A series that exists from the start can be alerted on before its first event.
         counter.increment(0);
         counter
@@ -266,8 +254,7 @@ impl Registrar<'_> {
 
     fn gauge(&self, name: &'static str, help: &'static str, labels: &Labels<'_>) -> Gauge {
         self.0.describe_gauge(name.into(), None, help.into());
-        self.0
-            .register_gauge(&Self::key(name, labels), &Self::METADATA)
+        self.0.register_gauge(&Self::key(name, labels), &Self::METADATA)
     }
 
     fn histogram(
@@ -277,10 +264,8 @@ impl Registrar<'_> {
         unit: Unit,
         labels: &Labels<'_>,
     ) -> Histogram {
-        self.0
-            .describe_histogram(name.into(), Some(unit), help.into());
-        self.0
-            .register_histogram(&Self::key(name, labels), &Self::METADATA)
+        self.0.describe_histogram(name.into(), Some(unit), help.into());
+        self.0.register_histogram(&Self::key(name, labels), &Self::METADATA)
     }
 }
 
@@ -298,10 +283,7 @@ mod tests {
                     .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
                     .sum()
             };
-            (
-                sum("vedette_frames_received_total "),
-                sum("vedette_frames_total{"),
-            )
+            (sum("vedette_frames_received_total "), sum("vedette_frames_total{"))
         }
     }
 
@@ -327,14 +309,8 @@ mod tests {
         let text = metrics.render();
         let bucket = "vedette_stage_seconds_bucket{stage=\"decode\",le=\"0.002\"} 1";
         assert!(text.contains(bucket), "{text}");
-        assert!(
-            text.contains("vedette_frame_seconds_bucket{le=\"0.095\"} 0"),
-            "{text}"
-        );
-        assert!(
-            text.contains("vedette_frame_seconds_bucket{le=\"0.1\"} 1"),
-            "{text}"
-        );
+        assert!(text.contains("vedette_frame_seconds_bucket{le=\"0.095\"} 0"), "{text}");
+        assert!(text.contains("vedette_frame_seconds_bucket{le=\"0.1\"} 1"), "{text}");
     }
 
     #[test]

@@ -26,11 +26,7 @@ async fn each_then_good(files: &[&str], check: impl Fn(&str, &DetectResponse)) {
         check(file, &first);
         assert_squares(&camera.detect(2, &good).await, &SQUARES, 2);
         camera.finish();
-        assert_eq!(
-            camera.rest().await,
-            [],
-            "{file}: exactly one answer per frame"
-        );
+        assert_eq!(camera.rest().await, [], "{file}: exactly one answer per frame");
     }
     server.stop().await;
 }
@@ -54,11 +50,7 @@ async fn no_objects(files: &[&str]) {
 
 async fn refused(files: &[&str], outcomes: &[Outcome], reasons: &[&str]) {
     each_then_good(files, |file, answer| {
-        assert!(
-            outcomes.contains(&answer.outcome()),
-            "{file}: {:?}",
-            answer.outcome()
-        );
+        assert!(outcomes.contains(&answer.outcome()), "{file}: {:?}", answer.outcome());
         assert_eq!(answer.objects, [], "{file}");
         let reason = answer.detail.split(": ").next().unwrap_or_default();
         assert!(reasons.contains(&reason), "{file}: {}", answer.detail);
@@ -74,12 +66,7 @@ async fn d01_usb_camera_omits_the_huffman_tables() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d02_driver_pads_the_buffer_after_the_end_marker() {
-    all_squares(&[
-        "trailing_zeros_64k.jpg",
-        "trailing_garbage.jpg",
-        "fill_bytes.jpg",
-    ])
-    .await;
+    all_squares(&["trailing_zeros_64k.jpg", "trailing_garbage.jpg", "fill_bytes.jpg"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,11 +80,7 @@ async fn d04_frame_cut_in_the_middle_is_an_error_and_not_half_a_picture() {
     refused(&files, &[Outcome::BadImage], &["TRUNCATED"]).await;
 
     let server = TestServer::start(cells("cells_v8.onnx")).await;
-    server
-        .camera("cut")
-        .await
-        .detect(1, &bytes("truncated_50.jpg"))
-        .await;
+    server.camera("cut").await.detect(1, &bytes("truncated_50.jpg")).await;
     let series = "vedette_bad_frames_total{reason=\"truncated\"}";
     assert!((server.metric(series) - 1.0).abs() < f64::EPSILON);
     server.stop().await;
@@ -173,13 +156,8 @@ async fn d11_few_bytes_that_claim_millions_of_pixels() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d12_every_kind_of_png() {
-    all_squares(&[
-        "png16_rgb.png",
-        "png_palette.png",
-        "png_palette_trns.png",
-        "png_rgba.png",
-    ])
-    .await;
+    all_squares(&["png16_rgb.png", "png_palette.png", "png_palette_trns.png", "png_rgba.png"])
+        .await;
     no_objects(&["png_la.png", "png16_gray.png", "png_1bit.png"]).await;
 }
 
@@ -215,20 +193,14 @@ async fn d14_boxes_are_in_pixels_of_a_picture_that_is_not_square() {
         let server = TestServer::start(cells(model)).await;
         let mut camera = server.camera("hd").await;
         assert_squares(&camera.detect(1, &scene).await, &SQUARES_1080P, 3);
-        assert_squares(
-            &camera.detect(2, &bytes("base_640x360.jpg")).await,
-            &SQUARES,
-            2,
-        );
+        assert_squares(&camera.detect(2, &bytes("base_640x360.jpg")).await, &SQUARES, 2);
         server.stop().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn d15_red_is_red_and_blue_is_blue_in_a_png() {
-    let scene = image::load_from_memory(&bytes("scene_1080p.jpg"))
-        .expect("decodes")
-        .into_rgb8();
+    let scene = image::load_from_memory(&bytes("scene_1080p.jpg")).expect("decodes").into_rgb8();
     let png = encode(&scene, ImageFormat::Png);
     let answer = detect_once(cells("cells_v8.onnx"), &png).await;
     assert_squares(&answer, &SQUARES_1080P, 3);
@@ -255,10 +227,7 @@ async fn d17_suppression_respects_classes_unless_told_otherwise() {
         labels
     };
     assert_eq!(labels(&aware), ["blue", "green", "green", "red"]);
-    let settings = Settings {
-        nms: Some(NmsMode::Agnostic),
-        ..cells("cells_nms.onnx")
-    };
+    let settings = Settings { nms: Some(NmsMode::Agnostic), ..cells("cells_nms.onnx") };
     assert_eq!(detect_once(settings, &scene).await.objects.len(), 3);
 }
 
@@ -279,17 +248,11 @@ async fn d18_labels_of_a_model_that_names_none() {
         labels: Some(path.to_owned()),
         ..cells("cells_names_missing.onnx")
     };
-    assert_squares(
-        &detect_once(named(labels.path()), &scene).await,
-        &SQUARES_1080P,
-        3,
-    );
+    assert_squares(&detect_once(named(labels.path()), &scene).await, &SQUARES_1080P, 3);
 
     std::fs::write(labels.path(), "red\ngreen\n").expect("write");
     let config = named(labels.path()).check().expect("valid");
-    let error = OnnxModel::load(&config.model)
-        .err()
-        .expect("the wrong number of labels");
+    let error = OnnxModel::load(&config.model).err().expect("the wrong number of labels");
     assert!(matches!(error, InferError::Labels(_)), "{error}");
 }
 
@@ -311,11 +274,8 @@ async fn d20_dynamic_batch_gives_the_same_answers_at_every_size() {
     let scene = bytes("scene_1080p.jpg");
     let mut expected = None;
     for batch in [1, 4] {
-        let settings = Settings {
-            batch: Some(batch),
-            workers: Some(1),
-            ..cells("cells_dynbatch.onnx")
-        };
+        let settings =
+            Settings { batch: Some(batch), workers: Some(1), ..cells("cells_dynbatch.onnx") };
         let server = TestServer::start(settings).await;
         let mut cameras = Vec::new();
         for number in 0..CAMERAS {
@@ -329,10 +289,7 @@ async fn d20_dynamic_batch_gives_the_same_answers_at_every_size() {
             for camera in &mut cameras {
                 let answer = camera.answer().await;
                 assert_squares(&answer, &SQUARES_1080P, 3);
-                assert_eq!(
-                    &answer.objects,
-                    expected.get_or_insert(answer.objects.clone())
-                );
+                assert_eq!(&answer.objects, expected.get_or_insert(answer.objects.clone()));
             }
             let alone = server.metric("vedette_batch_frames_bucket{le=\"1\"}");
             let runs = server.metric("vedette_batch_frames_count");
@@ -346,13 +303,9 @@ async fn d20_dynamic_batch_gives_the_same_answers_at_every_size() {
         server.stop().await;
     }
 
-    let fixed = Settings {
-        batch: Some(4),
-        ..cells("cells_v8.onnx")
-    };
-    let error = OnnxModel::load(&fixed.check().expect("valid").model)
-        .err()
-        .expect("batch of 1 only");
+    let fixed = Settings { batch: Some(4), ..cells("cells_v8.onnx") };
+    let error =
+        OnnxModel::load(&fixed.check().expect("valid").model).err().expect("batch of 1 only");
     assert!(matches!(error, InferError::Batch(_)), "{error}");
 }
 
@@ -366,9 +319,8 @@ async fn d21_a_single_class() {
 fn noise_4k() -> Vec<u8> {
     let mut state = 1_u64;
     let noise = image::GrayImage::from_fn(3840, 2160, |_, _| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         image::Luma([(state >> 56) as u8])
     });
     let mut out = std::io::Cursor::new(Vec::new());
@@ -381,21 +333,14 @@ fn noise_4k() -> Vec<u8> {
 async fn d22_frame_above_the_usual_message_limit() {
     let noise = noise_4k();
     let limit = 4 << 20;
-    assert!(
-        (limit + 1..2 * limit).contains(&noise.len()),
-        "{} bytes",
-        noise.len()
-    );
+    assert!((limit + 1..2 * limit).contains(&noise.len()), "{} bytes", noise.len());
     let server = TestServer::start(cells("cells_v8.onnx")).await;
     let answer = server.camera("4k").await.detect(1, &noise).await;
     assert_eq!(answer.outcome(), Outcome::Ok, "{}", answer.detail);
     assert_eq!((answer.image_width, answer.image_height), (3840, 2160));
     server.stop().await;
 
-    let settings = Settings {
-        max_frame_bytes: Some(limit),
-        ..cells("cells_v8.onnx")
-    };
+    let settings = Settings { max_frame_bytes: Some(limit), ..cells("cells_v8.onnx") };
     let server = TestServer::start(settings).await;
     let mut other = server.camera("other").await;
     let mut camera = server.camera("4k").await;
@@ -405,33 +350,16 @@ async fn d22_frame_above_the_usual_message_limit() {
         && answer.detail.contains(&limit.to_string());
     assert!(names_both, "{}", answer.detail);
     // The stream lives on, and others never noticed.
-    assert_squares(
-        &camera.detect(2, &bytes("base_640x360.jpg")).await,
-        &SQUARES,
-        2,
-    );
-    assert_squares(
-        &other.detect(1, &bytes("base_640x360.jpg")).await,
-        &SQUARES,
-        2,
-    );
+    assert_squares(&camera.detect(2, &bytes("base_640x360.jpg")).await, &SQUARES, 2);
+    assert_squares(&other.detect(1, &bytes("base_640x360.jpg")).await, &SQUARES, 2);
 
     // Far above the limit the message is not even read: a clear status ends this stream only.
     let mut huge = server.camera("huge").await;
     huge.send_picture(1, &vec![0; 3 * limit]).await;
     let status = huge.next().await.expect_err("too large to read");
     assert_eq!(status.code(), tonic::Code::ResourceExhausted, "{status}");
-    assert!(
-        status
-            .message()
-            .contains(&(2 * limit + (64 << 10)).to_string()),
-        "{status}"
-    );
-    assert_squares(
-        &other.detect(2, &bytes("base_640x360.jpg")).await,
-        &SQUARES,
-        2,
-    );
+    assert!(status.message().contains(&(2 * limit + (64 << 10)).to_string()), "{status}");
+    assert_squares(&other.detect(2, &bytes("base_640x360.jpg")).await, &SQUARES, 2);
     server.stop().await;
 }
 
@@ -450,14 +378,7 @@ async fn every_case_file_leaves_its_stream_alive() {
         let data = std::fs::read(file).expect("reads");
         camera.detect(number as u64, &data).await;
     }
-    assert_squares(
-        &camera.detect(999, &bytes("base_640x360.jpg")).await,
-        &SQUARES,
-        2,
-    );
-    assert_eq!(
-        server.frames(),
-        (files.len() as u64 + 1, files.len() as u64 + 1)
-    );
+    assert_squares(&camera.detect(999, &bytes("base_640x360.jpg")).await, &SQUARES, 2);
+    assert_eq!(server.frames(), (files.len() as u64 + 1, files.len() as u64 + 1));
     server.stop().await;
 }

@@ -34,9 +34,7 @@ pub(crate) fn repository() -> PathBuf {
 }
 
 pub(crate) fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
 pub(crate) fn bytes(name: &str) -> Vec<u8> {
@@ -47,11 +45,7 @@ pub(crate) fn bytes(name: &str) -> Vec<u8> {
 /// A file that the set-up fetches.
 pub(crate) fn fetched(name: &str) -> PathBuf {
     let path = repository().join("models/cache").join(name);
-    assert!(
-        path.exists(),
-        "{} is missing; run `python3 models/setup.py`",
-        path.display()
-    );
+    assert!(path.exists(), "{} is missing; run `python3 models/setup.py`", path.display());
     path
 }
 
@@ -68,11 +62,7 @@ pub(crate) fn settings() -> Settings {
 
 /// Settings with a busy loop for a network.
 pub(crate) fn spin(ms: f64) -> Settings {
-    Settings {
-        backend: Some(BackendKind::Spin),
-        spin_ms: Some(ms),
-        ..settings()
-    }
+    Settings { backend: Some(BackendKind::Spin), spin_ms: Some(ms), ..settings() }
 }
 
 /// Settings with one of the test detectors, which report coloured squares with known boxes.
@@ -96,9 +86,7 @@ pub(crate) struct TestServer {
 impl TestServer {
     pub(crate) async fn start(settings: Settings) -> Self {
         let config = settings.check().expect("valid settings");
-        let running = serve::start(config)
-            .await
-            .unwrap_or_else(|error| panic!("{error}"));
+        let running = serve::start(config).await.unwrap_or_else(|error| panic!("{error}"));
         let addr = running.addr;
         let metrics = Arc::clone(&running.metrics);
         let (stop, stopped) = oneshot::channel();
@@ -106,17 +94,9 @@ impl TestServer {
             let stopped = async {
                 let _ = stopped.await;
             };
-            running
-                .run_until(stopped)
-                .await
-                .unwrap_or_else(|error| panic!("{error}"));
+            running.run_until(stopped).await.unwrap_or_else(|error| panic!("{error}"));
         });
-        Self {
-            addr,
-            metrics,
-            stop,
-            ended,
-        }
+        Self { addr, metrics, stop, ended }
     }
 
     pub(crate) async fn client(&self) -> ObjectDetectionClient<Channel> {
@@ -125,9 +105,7 @@ impl TestServer {
 
     /// Opens a camera's stream.
     pub(crate) async fn camera(&self, name: &str) -> Camera {
-        Camera::open(&mut self.client().await, name)
-            .await
-            .expect("the stream is accepted")
+        Camera::open(&mut self.client().await, name).await.expect("the stream is accepted")
     }
 
     /// Value of a metric's series, written as in the text format without the value.
@@ -163,18 +141,10 @@ impl TestServer {
     pub(crate) async fn stop(self) {
         let metrics = Arc::clone(&self.metrics);
         let _ = self.stop.send(());
-        tokio::time::timeout(PATIENCE, self.ended)
-            .await
-            .expect("stops")
-            .expect("no panic");
+        tokio::time::timeout(PATIENCE, self.ended).await.expect("stops").expect("no panic");
         let (received, ended) = accounts(&metrics);
         assert!(received > 0, "the scenario sent nothing");
-        assert_eq!(
-            received,
-            ended,
-            "received = sum of outcomes\n{}",
-            metrics.render()
-        );
+        assert_eq!(received, ended, "received = sum of outcomes\n{}", metrics.render());
     }
 }
 
@@ -187,10 +157,7 @@ fn accounts(metrics: &Metrics) -> (u64, u64) {
             .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
             .sum()
     };
-    (
-        sum("vedette_frames_received_total "),
-        sum("vedette_frames_total{"),
-    )
+    (sum("vedette_frames_received_total "), sum("vedette_frames_total{"))
 }
 
 /// A connection of its own.
@@ -223,15 +190,10 @@ impl Camera {
         let (frames, queue) = mpsc::channel(1024);
         let mut request = Request::new(ReceiverStream::new(queue));
         if !name.is_empty() {
-            request
-                .metadata_mut()
-                .insert(CAMERA_ID_KEY, name.parse().expect("ASCII"));
+            request.metadata_mut().insert(CAMERA_ID_KEY, name.parse().expect("ASCII"));
         }
         let answers = client.detect_stream(request).await?.into_inner();
-        Ok(Self {
-            frames: Some(frames),
-            answers,
-        })
+        Ok(Self { frames: Some(frames), answers })
     }
 
     /// The sending half, for a task of its own.
@@ -250,9 +212,7 @@ impl Camera {
 
     /// The next answer; `None` when the server has ended the stream in order.
     pub(crate) async fn next(&mut self) -> Result<Option<DetectResponse>, Status> {
-        tokio::time::timeout(PATIENCE, self.answers.message())
-            .await
-            .expect("an answer in time")
+        tokio::time::timeout(PATIENCE, self.answers.message()).await.expect("an answer in time")
     }
 
     pub(crate) async fn answer(&mut self) -> DetectResponse {
@@ -295,19 +255,12 @@ impl Camera {
 }
 
 pub(crate) fn encoded(frame_id: u64, data: &[u8]) -> DetectRequest {
-    DetectRequest {
-        frame_id,
-        image_data: data.to_vec().into(),
-        ..Default::default()
-    }
+    DetectRequest { frame_id, image_data: data.to_vec().into(), ..Default::default() }
 }
 
 /// A small picture that decodes.
 pub(crate) fn small_jpeg() -> Vec<u8> {
-    encode(
-        &image::RgbImage::from_pixel(64, 48, image::Rgb([90; 3])),
-        image::ImageFormat::Jpeg,
-    )
+    encode(&image::RgbImage::from_pixel(64, 48, image::Rgb([90; 3])), image::ImageFormat::Jpeg)
 }
 
 pub(crate) fn encode(picture: &image::RgbImage, format: image::ImageFormat) -> Vec<u8> {
@@ -320,41 +273,24 @@ pub(crate) fn encode(picture: &image::RgbImage, format: image::ImageFormat) -> V
 pub(crate) type Square = (&'static str, [i32; 4]);
 
 /// The squares of `base_640x360.jpg`.
-pub(crate) const SQUARES: [Square; 3] = [
-    ("red", [80, 20, 20, 20]),
-    ("green", [300, 180, 20, 20]),
-    ("blue", [520, 320, 20, 20]),
-];
+pub(crate) const SQUARES: [Square; 3] =
+    [("red", [80, 20, 20, 20]), ("green", [300, 180, 20, 20]), ("blue", [520, 320, 20, 20])];
 
 /// The squares of the same scene at 1920x1080.
-pub(crate) const SQUARES_1080P: [Square; 3] = [
-    ("red", [240, 60, 60, 60]),
-    ("green", [900, 540, 60, 60]),
-    ("blue", [1560, 960, 60, 60]),
-];
+pub(crate) const SQUARES_1080P: [Square; 3] =
+    [("red", [240, 60, 60, 60]), ("green", [900, 540, 60, 60]), ("blue", [1560, 960, 60, 60])];
 
 /// Checks that exactly these squares were found, each edge within `tolerance` pixels and with a
 /// confidence of at least 0.9.
 pub(crate) fn assert_squares(answer: &DetectResponse, squares: &[Square], tolerance: i32) {
     assert_eq!(answer.outcome(), Outcome::Ok, "{}", answer.detail);
-    let found: Vec<_> = answer
-        .objects
-        .iter()
-        .map(|o| (o.label.as_str(), edges(o)))
-        .collect();
+    let found: Vec<_> = answer.objects.iter().map(|o| (o.label.as_str(), edges(o))).collect();
     assert_eq!(found.len(), squares.len(), "{found:?}");
     for (label, want) in squares {
         let matches = |(name, got): &(&str, [i32; 4])| {
-            name == label
-                && got
-                    .iter()
-                    .zip(want)
-                    .all(|(g, w)| (g - w).abs() <= tolerance)
+            name == label && got.iter().zip(want).all(|(g, w)| (g - w).abs() <= tolerance)
         };
-        assert!(
-            found.iter().any(matches),
-            "no {label} at {want:?} in {found:?}"
-        );
+        assert!(found.iter().any(matches), "no {label} at {want:?} in {found:?}");
     }
     for object in &answer.objects {
         assert!((0.9..=1.0).contains(&object.confidence), "{object:?}");

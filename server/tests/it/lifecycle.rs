@@ -16,11 +16,7 @@ use vedette_proto::{ACCEPTED_FRAMES_KEY, camera_ai::Outcome};
 
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vedette-server"));
-    command
-        .args(args)
-        .env_clear()
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(args).env_clear().stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -60,20 +56,12 @@ impl Server {
             .trim()
             .parse()
             .expect("an address");
-        Self {
-            child,
-            stdout,
-            addr,
-            admin,
-        }
+        Self { child, stdout, addr, admin }
     }
 
     fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        let status = Command::new("kill")
-            .args(["-s", name, pid.as_str()])
-            .status()
-            .expect("kill");
+        let status = Command::new("kill").args(["-s", name, pid.as_str()]).status().expect("kill");
         assert!(status.success());
     }
 
@@ -82,47 +70,30 @@ impl Server {
         let status = self.child.wait().expect("ends");
         let (mut out, mut err) = (String::new(), String::new());
         self.stdout.read_to_string(&mut out).expect("reads");
-        self.child
-            .stderr
-            .take()
-            .expect("piped")
-            .read_to_string(&mut err)
-            .expect("reads");
+        self.child.stderr.take().expect("piped").read_to_string(&mut err).expect("reads");
         (status.code(), out, err)
     }
 }
 
 fn free_addr() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|l| l.local_addr())
-        .expect("a free port")
+    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port")
 }
 
 /// Status line and body of a GET.
 fn get(addr: SocketAddr, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(addr).expect("connects");
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    )
-    .expect("sends");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sends");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("reads");
     let (head, body) = text.split_once("\r\n\r\n").expect("a response");
-    (
-        head.lines().next().unwrap_or_default().to_owned(),
-        body.to_owned(),
-    )
+    (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
 }
 
 #[test]
 fn unknown_flag() {
     let (code, text) = fails(&["--wrokers", "2"]);
     assert_eq!(code, 64);
-    assert!(
-        text.contains("--wrokers") && text.contains("--workers"),
-        "{text}"
-    );
+    assert!(text.contains("--wrokers") && text.contains("--workers"), "{text}");
 }
 
 #[test]
@@ -132,21 +103,12 @@ fn unknown_keys_in_file_and_environment() {
     let path = file.path().to_str().expect("Unicode");
     let (code, text) = fails(&["--config", path]);
     assert_eq!(code, 64);
-    assert!(
-        text.contains("wrokers: unknown key") && text.contains(path),
-        "{text}"
-    );
+    assert!(text.contains("wrokers: unknown key") && text.contains(path), "{text}");
 
-    let output = command(&[])
-        .env("VEDETTE_WROKERS", "2")
-        .output()
-        .expect("runs");
+    let output = command(&[]).env("VEDETTE_WROKERS", "2").output().expect("runs");
     let (code, text) = one_line(&output);
     assert_eq!(code, 64);
-    assert!(
-        text.contains("wrokers: unknown key") && text.contains("VEDETTE_"),
-        "{text}"
-    );
+    assert!(text.contains("wrokers: unknown key") && text.contains("VEDETTE_"), "{text}");
 }
 
 #[test]
@@ -162,10 +124,7 @@ fn environment_wins_over_the_file_and_flags_over_both() {
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8_lossy(&output.stdout);
     for line in ["workers = 4", "batch = 3", "iou = 0.2"] {
-        assert!(
-            text.lines().any(|l| l.starts_with(line)),
-            "{line} in {text}"
-        );
+        assert!(text.lines().any(|l| l.starts_with(line)), "{line} in {text}");
     }
 }
 
@@ -190,18 +149,12 @@ fn model_error(model: &Path) -> (i32, String) {
 fn missing_and_broken_models() {
     let (code, text) = model_error(Path::new("/nowhere/model.onnx"));
     assert_eq!(code, 66);
-    assert!(
-        text.contains("model: ") && text.contains("/nowhere/model.onnx"),
-        "{text}"
-    );
+    assert!(text.contains("model: ") && text.contains("/nowhere/model.onnx"), "{text}");
     assert!(text.contains("setup.py"), "{text}");
     for broken in ["corrupt_truncated.onnx", "corrupt_lfs_pointer.onnx"] {
         let (code, text) = model_error(&fixture("models").join(broken));
         assert_eq!(code, 65, "{text}");
-        assert!(
-            text.contains("not a usable ONNX model") && text.contains(broken),
-            "{text}"
-        );
+        assert!(text.contains("not a usable ONNX model") && text.contains(broken), "{text}");
     }
     let (_, text) = model_error(&fixture("models/corrupt_lfs_pointer.onnx"));
     assert!(text.contains("git lfs pull"), "{text}");
@@ -210,49 +163,30 @@ fn missing_and_broken_models() {
 #[test]
 fn missing_runtime_library() {
     let [addr, admin] = [free_addr(), free_addr()].map(|addr| addr.to_string());
-    let args = [
-        "--addr",
-        &addr,
-        "--admin-addr",
-        &admin,
-        "--runtime-lib",
-        "/nowhere/lib.so",
-    ];
+    let args = ["--addr", &addr, "--admin-addr", &admin, "--runtime-lib", "/nowhere/lib.so"];
     let (code, text) = fails(&args);
     assert_eq!(code, 66);
-    assert!(
-        text.contains("runtime-lib: ") && text.contains("setup.py"),
-        "{text}"
-    );
+    assert!(text.contains("runtime-lib: ") && text.contains("setup.py"), "{text}");
 }
 
 #[test]
 fn busy_ports() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let taken = taken
-        .local_addr()
-        .map(|addr| (addr.to_string(), taken))
-        .expect("address");
+    let taken = taken.local_addr().map(|addr| (addr.to_string(), taken)).expect("address");
     let free = free_addr().to_string();
-    for args in [
-        ["--addr", &taken.0, "--admin-addr", &free],
-        ["--addr", &free, "--admin-addr", &taken.0],
-    ] {
+    for args in
+        [["--addr", &taken.0, "--admin-addr", &free], ["--addr", &free, "--admin-addr", &taken.0]]
+    {
         let (code, text) = fails(&[&args[..], &["--backend", "spin"]].concat());
         assert_eq!(code, 69);
-        assert!(
-            text.contains(&taken.0) && text.contains("another process"),
-            "{text}"
-        );
+        assert!(text.contains(&taken.0) && text.contains("another process"), "{text}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn probes_and_metrics() {
     let server = Server::start(&["--backend", "spin", "--spin-ms", "0"]);
-    let mut camera = Camera::open(&mut connect(server.addr).await, "cam")
-        .await
-        .expect("accepted");
+    let mut camera = Camera::open(&mut connect(server.addr).await, "cam").await.expect("accepted");
     camera.detect(1, &small_jpeg()).await;
     assert_eq!(get(server.admin, "/healthz").0, "HTTP/1.1 200 OK");
     assert_eq!(get(server.admin, "/readyz").0, "HTTP/1.1 200 OK");
@@ -272,9 +206,7 @@ async fn probes_and_metrics() {
     }
     let mut health = HealthClient::new(channel(server.addr).await);
     for service in ["", "camera_ai.ObjectDetection"] {
-        let request = HealthCheckRequest {
-            service: service.into(),
-        };
+        let request = HealthCheckRequest { service: service.into() };
         let answer = health.check(request).await.expect("answered").into_inner();
         assert_eq!(answer.status(), ServingStatus::Serving, "{service:?}");
     }
@@ -288,20 +220,10 @@ async fn probes_and_metrics() {
 #[tokio::test(flavor = "multi_thread")]
 async fn termination_answers_every_accepted_frame() {
     const CAMERAS: usize = 30;
-    let server = Server::start(&[
-        "--backend",
-        "spin",
-        "--spin-ms",
-        "3",
-        "--grace-seconds",
-        "30",
-    ]);
+    let server = Server::start(&["--backend", "spin", "--spin-ms", "3", "--grace-seconds", "30"]);
     let mut health = HealthClient::new(channel(server.addr).await);
-    let mut watch = health
-        .watch(HealthCheckRequest::default())
-        .await
-        .expect("answered")
-        .into_inner();
+    let mut watch =
+        health.watch(HealthCheckRequest::default()).await.expect("answered").into_inner();
     let first = watch.message().await.expect("open").expect("a state");
     assert_eq!(first.status(), ServingStatus::Serving);
 
@@ -330,10 +252,7 @@ async fn termination_answers_every_accepted_frame() {
             });
             let (answers, status) = camera.rest_and_status().await;
             sending.abort();
-            (
-                answers,
-                status.expect("a stream cut by shutdown ends with a status"),
-            )
+            (answers, status.expect("a stream cut by shutdown ends with a status"))
         }));
     }
     for _ in 0..CAMERAS {
@@ -342,29 +261,19 @@ async fn termination_answers_every_accepted_frame() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     server.signal("TERM");
     let next = watch.message().await.expect("open").expect("a state");
-    assert_eq!(
-        next.status(),
-        ServingStatus::NotServing,
-        "load balancers are told at once"
-    );
+    assert_eq!(next.status(), ServingStatus::NotServing, "load balancers are told at once");
 
     let mut accepted_by_all = 0;
     for run in runs {
         let (answers, status) = run.await.expect("no panic");
         assert_eq!(status.code(), tonic::Code::Unavailable, "{status}");
-        let accepted = status
-            .metadata()
-            .get(ACCEPTED_FRAMES_KEY)
-            .expect("the number accepted");
+        let accepted = status.metadata().get(ACCEPTED_FRAMES_KEY).expect("the number accepted");
         let accepted: usize = accepted.to_str().expect("ASCII").parse().expect("a number");
         // The first frame's answer was read before.
         assert_eq!(answers.len() + 1, accepted);
         accepted_by_all += accepted;
         for answer in answers {
-            assert!(matches!(
-                answer.outcome(),
-                Outcome::Ok | Outcome::Superseded
-            ));
+            assert!(matches!(answer.outcome(), Outcome::Ok | Outcome::Superseded));
         }
     }
     assert!(accepted_by_all > CAMERAS);
@@ -375,17 +284,8 @@ async fn termination_answers_every_accepted_frame() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_that_never_reads_does_not_hold_up_the_end() {
-    let server = Server::start(&[
-        "--backend",
-        "spin",
-        "--spin-ms",
-        "0",
-        "--grace-seconds",
-        "2",
-    ]);
-    let camera = Camera::open(&mut connect(server.addr).await, "deaf")
-        .await
-        .expect("accepted");
+    let server = Server::start(&["--backend", "spin", "--spin-ms", "0", "--grace-seconds", "2"]);
+    let camera = Camera::open(&mut connect(server.addr).await, "deaf").await.expect("accepted");
     let picture = small_jpeg();
     let feeding = async {
         for id in 0.. {
@@ -394,9 +294,7 @@ async fn a_peer_that_never_reads_does_not_hold_up_the_end() {
     };
     let _ = tokio::time::timeout(Duration::from_secs(1), feeding).await;
     server.signal("TERM");
-    let (code, _, err) = tokio::task::spawn_blocking(move || server.end())
-        .await
-        .expect("ends");
+    let (code, _, err) = tokio::task::spawn_blocking(move || server.end()).await.expect("ends");
     assert_eq!(code, Some(0), "{err}");
     drop(camera);
 }
@@ -404,20 +302,11 @@ async fn a_peer_that_never_reads_does_not_hold_up_the_end() {
 #[test]
 fn a_second_signal_ends_at_once() {
     let runtime = tokio::runtime::Runtime::new().expect("runtime");
-    let server = Server::start(&[
-        "--backend",
-        "spin",
-        "--spin-ms",
-        "0",
-        "--grace-seconds",
-        "3600",
-    ]);
+    let server = Server::start(&["--backend", "spin", "--spin-ms", "0", "--grace-seconds", "3600"]);
     let addr = server.addr;
     let (camera, picture) = (
         runtime.block_on(async {
-            Camera::open(&mut connect(addr).await, "deaf")
-                .await
-                .expect("accepted")
+            Camera::open(&mut connect(addr).await, "deaf").await.expect("accepted")
         }),
         small_jpeg(),
     );

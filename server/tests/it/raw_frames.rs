@@ -54,14 +54,7 @@ async fn finds_the_squares(request: DetectRequest) {
 async fn nv12_tight_and_padded() {
     let data = bytes("nv12_640x360.raw");
     finds_the_squares(raw(PixelFormat::Nv12, 640, 360, 0, data.clone())).await;
-    finds_the_squares(raw(
-        PixelFormat::Nv12,
-        640,
-        360,
-        704,
-        pad_rows(&data, 640, 704),
-    ))
-    .await;
+    finds_the_squares(raw(PixelFormat::Nv12, 640, 360, 704, pad_rows(&data, 640, 704))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,31 +78,14 @@ async fn i420_planes() {
 async fn yuyv_tight_and_padded() {
     let data = bytes("yuyv_640x360.raw");
     finds_the_squares(raw(PixelFormat::Yuyv, 640, 360, 0, data.clone())).await;
-    finds_the_squares(raw(
-        PixelFormat::Yuyv,
-        640,
-        360,
-        1536,
-        pad_rows(&data, 1280, 1536),
-    ))
-    .await;
+    finds_the_squares(raw(PixelFormat::Yuyv, 640, 360, 1536, pad_rows(&data, 1280, 1536))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rgb_and_bgr() {
     let rgb = scene().into_raw();
-    let bgr = rgb
-        .chunks_exact(3)
-        .flat_map(|p| [p[2], p[1], p[0]])
-        .collect();
-    finds_the_squares(raw(
-        PixelFormat::Rgb24,
-        640,
-        360,
-        2048,
-        pad_rows(&rgb, 1920, 2048),
-    ))
-    .await;
+    let bgr = rgb.chunks_exact(3).flat_map(|p| [p[2], p[1], p[0]]).collect();
+    finds_the_squares(raw(PixelFormat::Rgb24, 640, 360, 2048, pad_rows(&rgb, 1920, 2048))).await;
     finds_the_squares(raw(PixelFormat::Rgb24, 640, 360, 0, rgb)).await;
     finds_the_squares(raw(PixelFormat::Bgr24, 640, 360, 0, bgr)).await;
 }
@@ -118,16 +94,9 @@ async fn rgb_and_bgr() {
 async fn gray_has_no_colours() {
     let server = TestServer::start(cells("cells_v8.onnx")).await;
     let mut camera = server.camera("night").await;
-    camera
-        .send(raw(PixelFormat::Gray8, 640, 360, 0, vec![128; 640 * 360]))
-        .await;
+    camera.send(raw(PixelFormat::Gray8, 640, 360, 0, vec![128; 640 * 360])).await;
     let answer = camera.answer().await;
-    assert_eq!(
-        (answer.outcome(), answer.objects.len()),
-        (Outcome::Ok, 0),
-        "{}",
-        answer.detail
-    );
+    assert_eq!((answer.outcome(), answer.objects.len()), (Outcome::Ok, 0), "{}", answer.detail);
     server.stop().await;
 }
 
@@ -140,35 +109,16 @@ async fn wrong_geometry_is_answered_and_the_stream_lives_on() {
     let server = TestServer::start(cells("cells_v8.onnx")).await;
     let mut camera = server.camera("raw").await;
     for (request, reason) in [
-        (
-            raw(PixelFormat::Nv12, 640, 360, 0, short),
-            "RAW_GEOMETRY: too few bytes",
-        ),
-        (
-            raw(PixelFormat::Nv12, 640, 360, 0, long),
-            "RAW_GEOMETRY: too many bytes",
-        ),
-        (
-            raw(PixelFormat::Nv12, 0, 0, 0, data.clone()),
-            "RAW_GEOMETRY: a raw frame needs width",
-        ),
-        (
-            raw(PixelFormat::Nv12, 640, 360, 600, data.clone()),
-            "RAW_GEOMETRY: stride 600",
-        ),
-        (
-            raw(PixelFormat::Nv12, 64_000, 36_000, 0, data.clone()),
-            "TOO_MANY_PIXELS",
-        ),
+        (raw(PixelFormat::Nv12, 640, 360, 0, short), "RAW_GEOMETRY: too few bytes"),
+        (raw(PixelFormat::Nv12, 640, 360, 0, long), "RAW_GEOMETRY: too many bytes"),
+        (raw(PixelFormat::Nv12, 0, 0, 0, data.clone()), "RAW_GEOMETRY: a raw frame needs width"),
+        (raw(PixelFormat::Nv12, 640, 360, 600, data.clone()), "RAW_GEOMETRY: stride 600"),
+        (raw(PixelFormat::Nv12, 64_000, 36_000, 0, data.clone()), "TOO_MANY_PIXELS"),
     ] {
         camera.send(request).await;
         let answer = camera.answer().await;
         assert_eq!(answer.outcome(), Outcome::BadImage, "{}", answer.detail);
-        assert!(
-            answer.detail.starts_with(reason),
-            "{} for {reason}",
-            answer.detail
-        );
+        assert!(answer.detail.starts_with(reason), "{} for {reason}", answer.detail);
     }
     let mut unknown = raw(PixelFormat::Nv12, 640, 360, 0, data.clone());
     unknown.format = 77;

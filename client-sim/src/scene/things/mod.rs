@@ -21,10 +21,7 @@ struct Pen<'a> {
 
 impl Pen<'_> {
     fn at(&self, (x, y): Point) -> Point {
-        (
-            self.origin.0 + x * self.scale,
-            self.origin.1 + y * self.scale,
-        )
+        (self.origin.0 + x * self.scale, self.origin.1 + y * self.scale)
     }
 
     fn polygon(&mut self, points: &[Point], color: Color) {
@@ -55,13 +52,7 @@ impl Pen<'_> {
     fn text(&mut self, (x, y): Point, text: &str, tall: f32, color: Color) {
         let half = text.chars().count() as f32 * tall / 2.0;
         let at = self.at((x - half, y - tall / 2.0));
-        draw::text(
-            self.picture,
-            at,
-            text,
-            tall / draw::GLYPH as f32 * self.scale,
-            color,
-        );
+        draw::text(self.picture, at, text, tall / draw::GLYPH as f32 * self.scale, color);
     }
 }
 

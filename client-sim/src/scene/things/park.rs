@@ -13,31 +13,13 @@ pub(super) fn person(pen: &mut Pen<'_>, coat: Color) {
     const TROUSERS: Color = [48, 54, 74];
     let dark = coat.map(|value| lighten(value, -24.0));
     pen.ellipse((0.0, 49.0), (20.0, 3.0), [60, 60, 60]);
-    pen.polygon(
-        &[(-9.0, 0.0), (-0.5, 0.0), (-2.0, 46.0), (-8.5, 46.0)],
-        TROUSERS,
-    );
-    pen.polygon(
-        &[(9.0, 0.0), (0.5, 0.0), (2.0, 46.0), (8.5, 46.0)],
-        TROUSERS,
-    );
-    pen.polygon(
-        &[(-9.5, 45.0), (-1.5, 45.0), (-1.0, 49.5), (-11.0, 49.5)],
-        BLACK,
-    );
-    pen.polygon(
-        &[(9.5, 45.0), (1.5, 45.0), (1.0, 49.5), (11.0, 49.5)],
-        BLACK,
-    );
+    pen.polygon(&[(-9.0, 0.0), (-0.5, 0.0), (-2.0, 46.0), (-8.5, 46.0)], TROUSERS);
+    pen.polygon(&[(9.0, 0.0), (0.5, 0.0), (2.0, 46.0), (8.5, 46.0)], TROUSERS);
+    pen.polygon(&[(-9.5, 45.0), (-1.5, 45.0), (-1.0, 49.5), (-11.0, 49.5)], BLACK);
+    pen.polygon(&[(9.5, 45.0), (1.5, 45.0), (1.0, 49.5), (11.0, 49.5)], BLACK);
     for side in [-1.0, 1.0] {
-        let arm = [
-            (10.0, -31.0),
-            (14.5, -28.0),
-            (17.0, -8.0),
-            (15.5, 4.0),
-            (12.0, 4.0),
-            (11.0, -8.0),
-        ];
+        let arm =
+            [(10.0, -31.0), (14.5, -28.0), (17.0, -8.0), (15.5, 4.0), (12.0, 4.0), (11.0, -8.0)];
         pen.polygon(&arm.map(|(x, y)| (side * x, y)), dark);
         pen.ellipse((side * 13.8, 6.5), (2.4, 3.4), SKIN);
     }
@@ -109,14 +91,8 @@ pub(super) fn kite(pen: &mut Pen<'_>) {
     pen.line(bottom, (-24.0, 90.0), 1.4, WHITE);
     pen.line((-24.0, 90.0), (-10.0, 130.0), 1.4, WHITE);
     for (x, y) in [(-8.0, 66.0), (-17.0, 80.0), (-20.0, 102.0)] {
-        pen.polygon(
-            &[(x, y), (x - 8.0, y - 5.0), (x - 8.0, y + 5.0)],
-            [230, 60, 60],
-        );
-        pen.polygon(
-            &[(x, y), (x + 8.0, y - 5.0), (x + 8.0, y + 5.0)],
-            [250, 200, 50],
-        );
+        pen.polygon(&[(x, y), (x - 8.0, y - 5.0), (x - 8.0, y + 5.0)], [230, 60, 60]);
+        pen.polygon(&[(x, y), (x + 8.0, y - 5.0), (x + 8.0, y + 5.0)], [250, 200, 50]);
     }
 }
 
@@ -129,21 +105,12 @@ pub(super) fn umbrella(pen: &mut Pen<'_>, cloth: Color) {
         let color = if panel % 2 == 0 { cloth } else { WHITE };
         let curve = |share: f32, t: f32| {
             let x = rim(share).0 * (t * std::f32::consts::FRAC_PI_2).sin();
-            (
-                x,
-                -46.0 + 50.0 * (1.0 - (t * std::f32::consts::FRAC_PI_2).cos()),
-            )
+            (x, -46.0 + 50.0 * (1.0 - (t * std::f32::consts::FRAC_PI_2).cos()))
         };
         let steps = || (0..=8_u8).map(|step| f32::from(step) / 8.0);
         let mut points: Vec<Point> = steps().map(|t| curve(left, t)).collect();
         points.push((rim(left).0.midpoint(rim(right).0), -1.0));
-        points.extend(
-            steps()
-                .map(|t| curve(right, t))
-                .collect::<Vec<_>>()
-                .into_iter()
-                .rev(),
-        );
+        points.extend(steps().map(|t| curve(right, t)).collect::<Vec<_>>().into_iter().rev());
         pen.polygon(&points, color);
     }
     pen.line((0.0, -50.0), (0.0, -44.0), 2.4, [90, 70, 50]);

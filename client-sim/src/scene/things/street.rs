@@ -53,11 +53,7 @@ fn stop_letters(pen: &mut Pen<'_>) {
             let (from, to) = (place(from), place(to));
             // Square ends half a stroke longer close the corners.
             let (dx, dy) = ((to.0 - from.0).signum(), (to.1 - from.1).signum());
-            let along = if (to.1 - from.1).abs() > 0.0 {
-                (0.0, dy)
-            } else {
-                (dx, 0.0)
-            };
+            let along = if (to.1 - from.1).abs() > 0.0 { (0.0, dy) } else { (dx, 0.0) };
             let reach = STROKE / 2.0;
             pen.line(
                 (from.0 - along.0 * reach, from.1 - along.1 * reach),
@@ -85,12 +81,7 @@ pub(super) fn clock(pen: &mut Pen<'_>, hour: f32) {
     }
     for number in 1..=12_u8 {
         let at = hand(f32::from(number) / 12.0, 32.0);
-        pen.text(
-            at,
-            &number.to_string(),
-            if number < 10 { 9.0 } else { 7.5 },
-            BLACK,
-        );
+        pen.text(at, &number.to_string(), if number < 10 { 9.0 } else { 7.5 }, BLACK);
     }
     pen.line((0.0, 0.0), hand(hour / 12.0, 20.0), 4.0, BLACK);
     pen.line((0.0, 0.0), hand(hour.fract(), 31.0), 2.6, BLACK);
@@ -101,11 +92,9 @@ pub(super) fn traffic_light(pen: &mut Pen<'_>) {
     pen.rect((-3.0, 48.0), (6.0, 100.0), [60, 62, 64]);
     pen.rect((-19.0, -50.0), (38.0, 100.0), [30, 32, 34]);
     pen.rect((-17.0, -48.0), (34.0, 96.0), [44, 46, 46]);
-    for (y, color, lit) in [
-        (-31.0, [255, 60, 44], true),
-        (0.0, [92, 74, 20], false),
-        (31.0, [18, 74, 44], false),
-    ] {
+    for (y, color, lit) in
+        [(-31.0, [255, 60, 44], true), (0.0, [92, 74, 20], false), (31.0, [18, 74, 44], false)]
+    {
         pen.ellipse((0.0, y), (14.0, 14.0), [14, 14, 16]);
         pen.ellipse((0.0, y + 0.5), (12.0, 12.0), color);
         if lit {
