@@ -148,6 +148,7 @@ impl Admission {
 }
 
 /// Hands the ticket back if its frame is still worth CPU at `now`; answers it otherwise.
+#[must_use]
 pub fn worth_computing(ticket: Ticket, now: Instant) -> Option<Ticket> {
     if ticket.is_abandoned() {
         ticket.answer(Outcome::ClientGone, Answer::default());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches, Parser, error::ContextKind};
 
-use crate::config::{CONFIG_KEY, ConfigError, ENV_PREFIX, Settings};
+use crate::settings::{CONFIG_KEY, ConfigError, ENV_PREFIX, Settings};
 
 const AFTER_HELP: &str = "\
 Every flag can also be set in the environment (--max-cameras: VEDETTE_MAX_CAMERAS) or in a TOML file

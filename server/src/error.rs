@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 use tonic::Status;
 
-use crate::{admit::CamerasFull, config::ConfigError, infer::InferError, pipeline::PipelineError};
+use crate::{
+    admit::CamerasFull, infer::InferError, pipeline::PipelineError, settings::ConfigError,
+};
 
 /// Why the server could not serve. Displays as one line that says what to change.
 #[derive(Debug, thiserror::Error)]

@@ -144,7 +144,7 @@ mod tests {
             let tight = Letterbox::tight(source, budget, Align::Centre, 32);
             prop_assert_eq!(tight.scaled, whole.scaled);
             let axis = |input: u32, scaled: u32, offset: u32, limit: u32| {
-                input % 32 == 0 && input <= limit && input - scaled < 32 && offset + scaled <= input
+                input.is_multiple_of(32) && input <= limit && input - scaled < 32 && offset + scaled <= input
             };
             prop_assert!(axis(tight.input.0, tight.scaled.0, tight.offset.0, budget.0));
             prop_assert!(axis(tight.input.1, tight.scaled.1, tight.offset.1, budget.1));

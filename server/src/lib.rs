@@ -22,5 +22,6 @@ pub mod preprocess;
 pub mod response;
 pub mod schedule;
 pub mod serve;
+pub mod settings;
 pub mod telemetry;
 pub mod worker;

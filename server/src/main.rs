@@ -12,9 +12,11 @@ use tokio::{
 };
 use vedette_server::{
     cli::{self, Command},
-    config::{Config, ConfigError},
+    config::Config,
     error::ServeError,
-    serve, telemetry,
+    serve,
+    settings::ConfigError,
+    telemetry,
 };
 
 /// Threads for sockets. They move bytes and never compute; a second one keeps the first one's

@@ -148,6 +148,7 @@ fn blend_row(
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "these results are exact")]
 mod tests {
     use proptest::prelude::*;
 

@@ -142,7 +142,9 @@ mod tests {
 
     fn scheduler(cameras: &[CameraKey]) -> Scheduler<u32> {
         let mut scheduler = Scheduler::default();
-        cameras.iter().for_each(|&key| scheduler.add(key));
+        for &key in cameras {
+            scheduler.add(key);
+        }
         scheduler
     }
 

@@ -5,7 +5,6 @@ pub mod camera_ai {
     #![expect(
         missing_docs,
         clippy::pedantic,
-        clippy::allow_attributes,
         clippy::allow_attributes_without_reason,
         reason = "generated code"
     )]

@@ -407,12 +407,12 @@ mod tests {
         for format in [ImageFormat::Jpeg, ImageFormat::Png, ImageFormat::WebP, ImageFormat::Bmp] {
             let data = file(format, 37, 23);
             let picture = encoded(&data);
-            let mut decoder = Decoder::new(LIMITS).expect("decoder");
-            assert_eq!(decoder.probe(&picture), Ok((37, 23)), "{format:?}");
-            let decoded = decoder.decode(&picture).unwrap_or_else(|e| panic!("{format:?}: {e}"));
+            let mut worker = Decoder::new(LIMITS).expect("decoder");
+            assert_eq!(worker.probe(&picture), Ok((37, 23)), "{format:?}");
+            let decoded = worker.decode(&picture).unwrap_or_else(|e| panic!("{format:?}: {e}"));
             assert_eq!((decoded.width, decoded.height, decoded.damaged), (37, 23, false));
             let cut = encoded(&data[..data.len() / 2]);
-            assert!(decoder.decode(&cut).is_err(), "{format:?} cut in half");
+            assert!(worker.decode(&cut).is_err(), "{format:?} cut in half");
         }
     }
 

@@ -6,8 +6,8 @@ use ort::{session::Session, value::TensorElementType};
 
 use super::InferError;
 use crate::{
-    config::{InputShape, InputSize},
     postprocess::layout::{Family, FamilyName},
+    settings::{InputShape, InputSize},
 };
 
 /// Metadata key under which a model names its layout; see [`FamilyName`].
@@ -90,11 +90,11 @@ impl Declared {
         };
         let asked = [size.0, size.1];
         if fixed.iter().zip(asked).any(|(fixed, asked)| fixed.is_some_and(|side| side != asked)) {
-            let side = |side: Option<u32>| side.map_or("any".to_owned(), |side| side.to_string());
+            let or_any = |side: Option<u32>| side.map_or("any".to_owned(), |n| n.to_string());
             return Err(InferError::InputSize(format!(
                 "the model takes {} x {} (width x height) only, not {} x {}",
-                side(fixed[0]),
-                side(fixed[1]),
+                or_any(fixed[0]),
+                or_any(fixed[1]),
                 size.0,
                 size.1
             )));

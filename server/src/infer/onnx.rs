@@ -237,14 +237,15 @@ fn read_labels(path: &Path) -> Result<Vec<String>, InferError> {
         .map_err(|error| InferError::Labels(format!("cannot read {}: {error}", path.display())))
 }
 
+/// ONNX Runtime allows one library and one environment per process; a second server in it (tests do
+/// that) shares them. A lock because servers may start on several threads; held at start only.
+static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
+
 fn load_runtime(path: &Path) -> Result<Environment, InferError> {
     let failed = |reason: String| InferError::Runtime { path: path.to_owned(), reason };
     if !path.exists() {
         return Err(failed("no such file; `python3 models/setup.py` fetches it".into()));
     }
-    // ONNX Runtime allows one library and one environment per process; a second server in it (tests
-    // do that) shares them. Locked at start-up only.
-    static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
     let mut shared = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(environment) = &*shared {
         return Ok(environment.clone());

@@ -183,8 +183,7 @@ pub fn candidates(
             for (row, cell) in output.chunks_exact(shape.attributes).zip(cells) {
                 let objectness = if family.objectness { row[4] } else { 1.0 };
                 // No class can lift a score above its objectness, and most anchors see nothing.
-                // Written so that a NaN is skipped.
-                if !(objectness >= threshold) {
+                if objectness.is_nan() || objectness < threshold {
                     continue;
                 }
                 if let Some((class, score)) = best_class(row[header..].iter().copied()) {

@@ -85,10 +85,10 @@ impl Postprocessor {
 
 /// Cuts a box to the picture and rounds its edges to whole pixels, at least one pixel wide and high.
 /// `None` for a box that lies wholly outside.
-fn clip(b: BoxF, (width, height): (u32, u32)) -> Option<BoundingBox> {
-    let (x, w) = clip_axis(b.x1, b.x2, width)?;
-    let (y, h) = clip_axis(b.y1, b.y2, height)?;
-    Some(BoundingBox { x, y, width: w, height: h })
+fn clip(bbox: BoxF, picture: (u32, u32)) -> Option<BoundingBox> {
+    let (x, width) = clip_axis(bbox.x1, bbox.x2, picture.0)?;
+    let (y, height) = clip_axis(bbox.y1, bbox.y2, picture.1)?;
+    Some(BoundingBox { x, y, width, height })
 }
 
 fn clip_axis(low: f32, high: f32, length: u32) -> Option<(i32, i32)> {

@@ -52,6 +52,7 @@ pub fn suppress(
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "these results are exact")]
 mod tests {
     use proptest::prelude::*;
 

@@ -4,7 +4,7 @@ pub mod metrics;
 
 use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitExt};
 
-use crate::config::{LogConfig, LogFormat};
+use crate::{config::LogConfig, settings::LogFormat};
 
 /// Sends logs to stderr. Stdout carries only what scripts wait for.
 ///

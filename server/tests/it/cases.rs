@@ -10,9 +10,9 @@ use crate::common::{
 use image::ImageFormat;
 use vedette_proto::camera_ai::{DetectResponse, Outcome};
 use vedette_server::{
-    config::Settings,
     infer::{InferError, onnx::OnnxModel},
     postprocess::nms::NmsMode,
+    settings::Settings,
 };
 
 /// Sends each file and then a good picture on one stream, and hands the answers to `check`: whatever

@@ -6,7 +6,7 @@ use tonic_reflection::pb::v1::{
     ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
 };
 use vedette_proto::camera_ai::{DetectRequest, Outcome, ServerInfoRequest};
-use vedette_server::config::Settings;
+use vedette_server::settings::Settings;
 
 use crate::common::{Camera, TestServer, channel, connect, encoded, small_jpeg, spin};
 

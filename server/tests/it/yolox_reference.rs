@@ -11,8 +11,8 @@ use crate::common::{TestServer, edges, fetched, settings};
 use serde_json::Value;
 use vedette_proto::camera_ai::{Object, Outcome};
 use vedette_server::{
-    config::{InputShape, InputSize, Settings},
     letterbox::{Align, Letterbox},
+    settings::{InputShape, InputSize, Settings},
 };
 
 /// How far an edge may be off, in pixels: the server reports whole ones.

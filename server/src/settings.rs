@@ -1,0 +1,437 @@
+//! What a user may write: one flat list of optional keys, from flags, the environment (`VEDETTE_*`) and
+//! a TOML file, in this order of precedence.
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    str::FromStr,
+    thread,
+};
+
+use figment::{
+    Figment,
+    providers::{Env, Format, Serialized, Toml},
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::postprocess::{layout::FamilyName, nms::NmsMode};
+
+/// Prefix of the environment's keys.
+pub const ENV_PREFIX: &str = "VEDETTE_";
+/// The key that names the TOML file; only a flag or the environment can.
+pub const CONFIG_KEY: &str = "config";
+
+/// Width and height in pixels, written `416` (square) or `416x256`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named")]
+pub struct InputSize {
+    pub width: u32,
+    pub height: u32,
+}
+
+impl FromStr for InputSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |part: &str| part.trim().parse::<u32>().ok().filter(|&n| n > 0);
+        let size = match text.split_once(['x', 'X']) {
+            Some((width, height)) => number(width).zip(number(height)),
+            None => number(text).map(|side| (side, side)),
+        };
+        let (width, height) =
+            size.ok_or_else(|| format!("{text:?} is not a size; write 416 or 416x256"))?;
+        Ok(Self { width, height })
+    }
+}
+
+impl fmt::Display for InputSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.width, self.height)
+    }
+}
+
+/// A number of pixels, written `2073600` or `1920x1080`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PixelCount(pub u64);
+
+impl FromStr for PixelCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let count = match text.split_once(['x', 'X']) {
+            Some((w, h)) => w
+                .trim()
+                .parse::<u64>()
+                .ok()
+                .zip(h.trim().parse::<u64>().ok())
+                .and_then(|(w, h)| w.checked_mul(h)),
+            None => text.trim().parse().ok(),
+        };
+        count.map(Self).ok_or_else(|| {
+            format!("{text:?} is not a number of pixels; write 2073600 or 1920x1080")
+        })
+    }
+}
+
+impl fmt::Display for PixelCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Numbers and text both parse: TOML and the environment hand over `416` as a number.
+fn from_number_or_text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum NumberOrText {
+        Number(u64),
+        Text(String),
+    }
+    let text = match NumberOrText::deserialize(deserializer)? {
+        NumberOrText::Number(number) => number.to_string(),
+        NumberOrText::Text(text) => text,
+    };
+    text.parse().map_err(de::Error::custom)
+}
+
+macro_rules! serde_as_text {
+    ($($name:ty),*) => {$(
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                from_number_or_text(deserializer)
+            }
+        }
+    )*};
+}
+serde_as_text!(InputSize, PixelCount);
+
+/// What stands in for the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum BackendKind {
+    /// The model file, by ONNX Runtime.
+    Onnx,
+    /// No network and no decoding: keeps a worker's CPU busy for spin-ms per frame.
+    Spin,
+}
+
+/// Whether the network always gets the whole input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum InputShape {
+    /// Each picture gets the smallest rectangle within input-size that holds it.
+    Adaptive,
+    /// Every picture is padded to the whole of input-size.
+    Fixed,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Everything a user may set: the flags, and with `_` for `-` the keys of the TOML file and, in upper
+/// case behind `VEDETTE_`, of the environment.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields)]
+#[command(next_help_heading = "Network")]
+#[expect(clippy::doc_markdown, reason = "the flags' help texts are printed as they stand")]
+pub struct Settings {
+    /// Address for cameras (gRPC over HTTP/2); port 0 takes a free one [default: 0.0.0.0:50051]
+    #[arg(long, value_name = "IP:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub addr: Option<SocketAddr>,
+
+    /// Address for /metrics, /healthz and /readyz (HTTP), for operators only
+    /// [default: 127.0.0.1:9464]
+    #[arg(long, value_name = "IP:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_addr: Option<SocketAddr>,
+
+    /// Cameras served at the same time; one more is refused with RESOURCE_EXHAUSTED [default: 256]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cameras: Option<usize>,
+
+    /// Offer gRPC server reflection, which tells strangers what runs here [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reflection: Option<bool>,
+
+    /// Seconds to finish frames in hand after SIGTERM before the process ends anyway [default: 10]
+    #[arg(long, value_name = "SECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace_seconds: Option<u64>,
+
+    /// The network: a model file, or a busy loop that measures everything around it [default: onnx]
+    #[arg(long, value_name = "KIND", help_heading = "Model")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<BackendKind>,
+
+    /// ONNX model [default: models/cache/yolox_nano.onnx]
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<PathBuf>,
+
+    /// Class names, one per line, as many as the model has classes [default: the model's own]
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels: Option<PathBuf>,
+
+    /// How the model's output is laid out [default: from the model]
+    #[arg(long, value_name = "FAMILY", help_heading = "Model")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<FamilyName>,
+
+    /// Network input in pixels, 416 or 416x256 (width x height, multiples of 32), for models that take
+    /// any size. Larger finds smaller objects; time grows with the area [default: from the model]
+    #[arg(long, value_name = "SIZE", help_heading = "Model")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_size: Option<InputSize>,
+
+    /// Whether a picture is padded only to the next multiple of 32 or to the whole of input-size; the
+    /// former saves a quarter of the time at 4:3 and a third at 16:9 [default: adaptive]
+    #[arg(long, value_name = "SHAPE", help_heading = "Model")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_shape: Option<InputShape>,
+
+    /// ONNX Runtime's shared library [default: models/cache/onnxruntime/libonnxruntime.so]
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime_lib: Option<PathBuf>,
+
+    /// CPU time per frame of the spin backend, in milliseconds [default: 5]
+    #[arg(long, value_name = "MS", help_heading = "Model")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spin_ms: Option<f64>,
+
+    /// Report objects that score at least this, 0 to 1 [default: 0.25]
+    #[arg(long, value_name = "SCORE", help_heading = "Detection")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f32>,
+
+    /// Of two boxes that overlap by more than this (IoU, 0 to 1) report the stronger [default: 0.45]
+    #[arg(long, value_name = "IOU", help_heading = "Detection")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iou: Option<f32>,
+
+    /// Whether overlapping boxes of different classes are both reported [default: class-aware]
+    #[arg(long, value_name = "MODE", help_heading = "Detection")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nms: Option<NmsMode>,
+
+    /// Objects reported per frame at most, strongest first [default: 300]
+    #[arg(long, value_name = "N", help_heading = "Detection")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_detections: Option<usize>,
+
+    /// Threads that decode and infer [default: the cores this process may use]
+    #[arg(long, value_name = "N", help_heading = "Frames")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<usize>,
+
+    /// Waiting frames run through the network at once, at most; rarely pays on a CPU [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Frames")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<usize>,
+
+    /// Largest frame in bytes; a larger one is answered BAD_IMAGE [default: 16777216]
+    #[arg(long, value_name = "BYTES", help_heading = "Frames")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_frame_bytes: Option<usize>,
+
+    /// Largest picture, as a number of pixels or 1920x1080, checked before decoding
+    /// [default: 4096x4096]
+    #[arg(long, value_name = "PIXELS", help_heading = "Frames")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_pixels: Option<PixelCount>,
+
+    /// Milliseconds from receipt after which a frame that names no budget_ms is not computed any more
+    /// but answered EXPIRED [default: 1000]
+    #[arg(long, value_name = "MS", help_heading = "Frames")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget_ms: Option<u32>,
+
+    /// Log filter: error, warn, info, debug, trace, or per module [default: info]
+    #[arg(long, value_name = "FILTER", help_heading = "Logs (stderr)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_level: Option<String>,
+
+    /// Log lines for people or for machines [default: text]
+    #[arg(long, value_name = "FORMAT", help_heading = "Logs (stderr)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_format: Option<LogFormat>,
+}
+
+/// A setting that cannot be used. One line that names the key.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct ConfigError(pub String);
+
+impl Settings {
+    /// Puts flags over the environment over a TOML file.
+    ///
+    /// # Errors
+    /// An unreadable file, an unknown key, a value of the wrong kind.
+    pub fn layer(flags: &Self, file: Option<&Path>) -> Result<Self, ConfigError> {
+        let mut layers = Figment::new();
+        if let Some(file) = file {
+            if !file.is_file() {
+                return Err(ConfigError(format!("{CONFIG_KEY}: no file {}", file.display())));
+            }
+            layers = layers.merge(Toml::file_exact(file));
+        }
+        layers
+            .merge(Env::prefixed(ENV_PREFIX).ignore(&[CONFIG_KEY]))
+            .merge(Serialized::defaults(flags))
+            .extract()
+            .map_err(|errors| {
+                let first = errors.into_iter().next();
+                ConfigError(first.map_or_else(String::new, |error| describe(&error)))
+            })
+    }
+}
+
+fn describe(error: &figment::Error) -> String {
+    let source = error.metadata.as_ref().map_or_else(String::new, |metadata| {
+        let place = metadata.source.as_ref().map(|source| format!(" {source}")).unwrap_or_default();
+        format!(" (in {}{place})", metadata.name.trim_matches('`'))
+    });
+    match &error.kind {
+        figment::error::Kind::UnknownField(field, known) => {
+            format!("{field}: unknown key{source}; known are {}", known.join(", "))
+        }
+        kind => format!("{}: {kind}{source}", error.path.join(".")),
+    }
+}
+
+/// Default size of the largest picture: 4096 x 4096.
+const DEFAULT_MAX_PIXELS: u64 = 4096 * 4096;
+/// Default size of the largest frame: four times the 4 MiB at which gRPC libraries stop, so that 4K
+/// JPEGs pass.
+const DEFAULT_MAX_FRAME_BYTES: usize = 16 << 20;
+/// Where `models/setup.py` puts the default model and ONNX Runtime.
+const DEFAULT_MODEL: &str = "models/cache/yolox_nano.onnx";
+const DEFAULT_RUNTIME_LIB: &str = "models/cache/onnxruntime/libonnxruntime.so";
+
+impl Settings {
+    /// Fills in the defaults.
+    #[must_use]
+    pub fn with_defaults(self) -> Self {
+        let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            addr: self.addr.or(Some(SocketAddr::from(([0, 0, 0, 0], 50051)))),
+            admin_addr: self.admin_addr.or(Some(SocketAddr::from(([127, 0, 0, 1], 9464)))),
+            max_cameras: self.max_cameras.or(Some(256)),
+            reflection: self.reflection.or(Some(false)),
+            grace_seconds: self.grace_seconds.or(Some(10)),
+            backend: self.backend.or(Some(BackendKind::Onnx)),
+            model: self.model.or(Some(DEFAULT_MODEL.into())),
+            labels: self.labels,
+            layout: self.layout,
+            input_size: self.input_size,
+            input_shape: self.input_shape.or(Some(InputShape::Adaptive)),
+            runtime_lib: self.runtime_lib.or(Some(DEFAULT_RUNTIME_LIB.into())),
+            spin_ms: self.spin_ms.or(Some(5.0)),
+            confidence: self.confidence.or(Some(0.25)),
+            iou: self.iou.or(Some(0.45)),
+            nms: self.nms.or(Some(NmsMode::ClassAware)),
+            max_detections: self.max_detections.or(Some(300)),
+            workers: self.workers.or(Some(cores)),
+            batch: self.batch.or(Some(1)),
+            max_frame_bytes: self.max_frame_bytes.or(Some(DEFAULT_MAX_FRAME_BYTES)),
+            max_pixels: self.max_pixels.or(Some(PixelCount(DEFAULT_MAX_PIXELS))),
+            budget_ms: self.budget_ms.or(Some(1000)),
+            log_level: self.log_level.or_else(|| Some("info".into())),
+            log_format: self.log_format.or(Some(LogFormat::Text)),
+        }
+    }
+
+    /// The effective settings as a TOML file, for `--print-config`.
+    ///
+    /// # Errors
+    /// When a path is not Unicode.
+    pub fn to_toml(&self) -> Result<String, ConfigError> {
+        toml::to_string(self).map_err(|error| ConfigError(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, time::Duration};
+
+    use super::*;
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().expect("temporary file");
+        file.write_all(text.as_bytes()).expect("write");
+        file
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_that_over_defaults() {
+        let file =
+            file("workers = 3\nbudget_ms = 70\ninput_size = 320\nmax_pixels = \"1920x1080\"");
+        let flags = Settings { workers: Some(7), ..Settings::default() };
+        let config = Settings::layer(&flags, Some(file.path())).and_then(Settings::check);
+        let config = config.expect("valid");
+        assert_eq!(config.frames.workers, 7);
+        assert_eq!(config.frames.budget, Duration::from_millis(70));
+        assert_eq!(config.model.input_size, Some(InputSize { width: 320, height: 320 }));
+        assert_eq!(config.frames.limits.max_pixels, 1920 * 1080);
+        assert_eq!(config.frames.limits.max_bytes, 16 << 20);
+    }
+
+    #[test]
+    fn unknown_keys_and_wrong_kinds_name_the_key() {
+        for (text, start) in [
+            ("wrokers = 3", "wrokers: unknown key"),
+            ("workers = \"many\"", "workers: "),
+            ("input_size = \"huge\"", "input_size: "),
+            ("backend = \"gpu\"", "backend: "),
+            ("addr = \"localhost\"", "addr: "),
+        ] {
+            let file = file(text);
+            let error = Settings::layer(&Settings::default(), Some(file.path())).expect_err(text);
+            assert!(error.0.starts_with(start), "{error} for {text}");
+            assert!(!error.0.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn printed_settings_read_back_the_same() {
+        let settings = Settings {
+            input_size: Some(InputSize { width: 416, height: 256 }),
+            layout: Some(FamilyName::Yolox),
+            ..Settings::default()
+        }
+        .with_defaults();
+        let file = file(&settings.to_toml().expect("TOML"));
+        let again = Settings::layer(&Settings::default(), Some(file.path())).expect("valid");
+        assert_eq!(again, settings);
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!("416x256".parse(), Ok(InputSize { width: 416, height: 256 }));
+        assert_eq!("320".parse(), Ok(InputSize { width: 320, height: 320 }));
+        for bad in ["", "0", "x", "416x", "416x0", "-1", "1.5"] {
+            assert!(bad.parse::<InputSize>().is_err(), "{bad}");
+        }
+        assert_eq!("1920x1080".parse(), Ok(PixelCount(2_073_600)));
+        assert!("99999999999x99999999999".parse::<PixelCount>().is_err());
+    }
+}
