@@ -5,6 +5,7 @@ PYTHON ?= python3
 # Tools that the set-up had to bring along (cmake where the system has none) come last.
 export PATH := $(PATH):$(CURDIR)/models/cache/bin
 
+.NOTPARALLEL:
 .PHONY: help setup setup-test demo test fmt lint unit accuracy picture clean
 
 help: ## Show the targets

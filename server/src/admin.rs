@@ -24,8 +24,8 @@ struct Admin {
     drain: CancellationToken,
 }
 
-/// Serves `/metrics`, `/healthz` (the process runs) and `/readyz` (it takes new cameras; 503 while
-/// shutting down) until dropped.
+/// Serves `/metrics`, `/healthz` (the process runs) and `/readyz` (503 while shutting down) until
+/// dropped.
 pub async fn serve(
     listener: TcpListener,
     admission: Arc<Admission>,
@@ -45,7 +45,7 @@ pub async fn serve(
 
 async fn index() -> &'static str {
     "vedette-server\n\n/metrics  Prometheus metrics\n/healthz  the process runs\n\
-     /readyz   new cameras are accepted\n"
+     /readyz   the server is not shutting down\n"
 }
 
 async fn render(State(admin): State<Admin>) -> impl IntoResponse {

@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
 use crate::{
     frame::{CameraId, Outcome, Picture},
-    response::{Answer, StreamState, Ticket},
+    response::{Answer, Progress, StreamState, Ticket},
     schedule::{CameraKey, Offer, Scheduler},
     telemetry::metrics::{Metrics, Refusal},
 };
@@ -103,7 +103,7 @@ impl Admission {
             },
             Offer::Replaced(older) => older.ticket.answer(
                 Outcome::Superseded,
-                Answer::refusal("a newer frame of this camera arrived first"),
+                Answer::refusal("a newer frame of this camera arrived first", &Progress::default()),
             ),
             Offer::NoCamera(frame) => frame.ticket.answer(Outcome::ClientGone, Answer::default()),
         }
@@ -121,13 +121,21 @@ impl Admission {
                     (key, frame)
                 })
             };
-            let Some((key, frame)) = picked else { return };
-            let Frame { picture, ticket } = frame;
+            let Some((key, Frame { picture, ticket })) = picked else { return };
             let place = Place { key, admission: Arc::clone(self) };
-            if let Some(ticket) = worth_computing(ticket, now) {
-                taken.push(Taken { picture, ticket, place });
+            let queue = now.saturating_duration_since(ticket.timing.received);
+            self.metrics.stages.queue.record(queue);
+            let progress = Progress { queue, ..Progress::default() };
+            if let Some(ticket) = worth_computing(ticket, now, &progress) {
+                taken.push(Taken { picture, ticket, place, progress });
             }
         }
+    }
+
+    /// Frames that wait now, at most one per camera.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.scheduler().waiting()
     }
 
     /// Cameras connected now.
@@ -149,7 +157,7 @@ impl Admission {
 
 /// Hands the ticket back if its frame is still worth CPU at `now`; answers it otherwise.
 #[must_use]
-pub fn worth_computing(ticket: Ticket, now: Instant) -> Option<Ticket> {
+pub fn worth_computing(ticket: Ticket, now: Instant, progress: &Progress) -> Option<Ticket> {
     if ticket.is_abandoned() {
         ticket.answer(Outcome::ClientGone, Answer::default());
         return None;
@@ -160,7 +168,7 @@ pub fn worth_computing(ticket: Ticket, now: Instant) -> Option<Ticket> {
             late.as_secs_f64() * 1e3,
             ticket.timing.budget.as_millis()
         );
-        ticket.answer(Outcome::Expired, Answer::refusal(detail));
+        ticket.answer(Outcome::Expired, Answer::refusal(detail, progress));
         return None;
     }
     Some(ticket)
@@ -203,6 +211,8 @@ pub struct Taken {
     pub ticket: Ticket,
     /// Its place among the frames being computed.
     pub place: Place,
+    /// What has been done for it.
+    pub progress: Progress,
 }
 
 /// Counts as one frame of its camera being computed, until dropped.

@@ -114,8 +114,8 @@ impl Settings {
                 batch: within("batch", s.batch, 1..=MAX_BATCH)?,
             },
             detect: DetectOptions {
-                confidence: within("confidence", s.confidence, 0.0..=1.0)?,
-                iou: within("iou", s.iou, 0.0..=1.0)?,
+                confidence: within("confidence", s.confidence, 0.0..=1.0)? as f32,
+                iou: within("iou", s.iou, 0.0..=1.0)? as f32,
                 nms: given("nms", s.nms)?,
                 max_detections: within("max_detections", s.max_detections, 1..=100_000)?,
             },
@@ -169,7 +169,7 @@ mod tests {
         for (settings, key) in [
             (Settings { workers: Some(0), ..Settings::default() }, "workers"),
             (Settings { confidence: Some(1.5), ..Settings::default() }, "confidence"),
-            (Settings { iou: Some(f32::NAN), ..Settings::default() }, "iou"),
+            (Settings { iou: Some(f64::NAN), ..Settings::default() }, "iou"),
             (Settings { batch: Some(0), ..Settings::default() }, "batch"),
             (Settings { max_cameras: Some(0), ..Settings::default() }, "max_cameras"),
             (Settings { budget_ms: Some(0), ..Settings::default() }, "budget_ms"),

@@ -22,6 +22,10 @@ pub enum ServeError {
     Transport(String),
     #[error("cannot start the I/O runtime: {0}")]
     Runtime(std::io::Error),
+    #[error("cannot write to stdout: {0}")]
+    Stdout(std::io::Error),
+    #[error("the model could not be loaded: {0}")]
+    Loading(String),
 }
 
 impl ServeError {
@@ -32,7 +36,9 @@ impl ServeError {
         match self {
             Self::Config(_) => 64,
             Self::Pipeline(PipelineError::Infer(error)) => match error {
-                InferError::Unreadable { .. } | InferError::Runtime { .. } => 66,
+                InferError::Unreadable { .. }
+                | InferError::Runtime { .. }
+                | InferError::NoLabels { .. } => 66,
                 InferError::Broken { .. } | InferError::Run(_) => 65,
                 InferError::Labels(_)
                 | InferError::Layout(_)
@@ -40,7 +46,11 @@ impl ServeError {
                 | InferError::Batch(_) => 64,
             },
             Self::Bind { .. } => 69,
-            Self::Pipeline(_) | Self::Transport(_) | Self::Runtime(_) => 70,
+            Self::Pipeline(_)
+            | Self::Transport(_)
+            | Self::Runtime(_)
+            | Self::Stdout(_)
+            | Self::Loading(_) => 70,
         }
     }
 

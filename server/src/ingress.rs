@@ -28,9 +28,10 @@ use crate::{
     frame::{CameraId, FrameId, Picture, Timing},
     infer::ModelInfo,
     limits::{DRAIN_READ, REPLY_QUEUE_FRAMES},
-    response::{Reply, StreamState, Ticket},
+    response::{Progress, Reply, StreamState, Ticket},
     schedule::CameraKey,
     telemetry::metrics::{Metrics, Refusal},
+    worker::refuse,
 };
 
 /// The `camera_ai.ObjectDetection` service.
@@ -101,6 +102,17 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Offers a frame, unless it is no picture at first sight: then it is answered here and does not
+    /// take the place of a good one that waits.
+    fn admit(&self, key: CameraKey, frame: Frame) {
+        match self.config.frames.limits.check(&frame.picture) {
+            Ok(()) => self.admission.offer(key, frame),
+            Err(error) => refuse(frame.ticket, &error, &Progress::default(), &self.metrics),
+        }
+    }
+}
+
 #[tonic::async_trait]
 impl ObjectDetection for Ingress {
     type DetectStreamStream = ReplyStream;
@@ -135,7 +147,7 @@ impl ObjectDetection for Ingress {
         let place =
             replies.try_reserve_owned().map_err(|_| Status::internal("a new queue has no room"))?;
         let frame = self.shared.frame(request.into_inner(), place, &registration.stream);
-        self.shared.admission.offer(registration.key(), frame);
+        self.shared.admit(registration.key(), frame);
         let reply = queue.recv().await.ok_or_else(|| Status::internal("the frame was lost"))?;
         reply.map(Response::new)
     }
@@ -226,7 +238,7 @@ impl Reader {
     fn accept(&mut self, request: DetectRequest, place: mpsc::OwnedPermit<Reply>) {
         self.accepted += 1;
         let frame = self.shared.frame(request, place, &self.stream);
-        self.shared.admission.offer(self.key, frame);
+        self.shared.admit(self.key, frame);
     }
 
     /// At shutdown: accepts the frames that are already here, for a moment and not beyond the room

@@ -18,7 +18,7 @@ pub const OVERSIZE_FACTOR: usize = 2;
 /// 4096 bytes. More than that means that the declared size is not the frame's.
 pub const RAW_PADDING_BYTES: usize = 4095;
 
-/// Longest `camera-id`, in characters: it becomes a log field and a metric label.
+/// Longest `camera-id`, in characters: it becomes a log field.
 pub const CAMERA_ID_CHARS: usize = 64;
 
 /// Scans of one progressive JPEG. Encoders write about 10; each scan of a hostile file costs a pass
@@ -29,6 +29,9 @@ pub const JPEG_MAX_SCANS: i32 = 100;
 /// much again for their own buffers.
 pub const DECODE_ALLOC_BYTES_PER_PIXEL: u64 = 16;
 
+/// Bytes that they may allocate besides, for tables, colour profiles and text.
+pub const DECODE_ALLOC_BYTES: u64 = 1 << 20;
+
 /// Candidates that enter non-maximum suppression, strongest first; it is quadratic.
 pub const NMS_MAX_CANDIDATES: usize = 4096;
 
@@ -36,8 +39,20 @@ pub const NMS_MAX_CANDIDATES: usize = 4096;
 /// trip does not cap the rate of large frames (RFC 9113, section 5.2).
 pub const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 
-/// HTTP/2 receive window of a connection, in bytes, shared by its streams.
-pub const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+/// Most streams that one connection may have open, cameras behind one gateway, health checks and
+/// calls together. Advertised to clients (RFC 9113, section 5.1.2).
+pub const STREAMS_PER_CONNECTION: u32 = 1024;
+
+/// HTTP/2 receive window of a connection, in bytes: room for every stream's own window, so that one
+/// stream that is not read from never holds up its neighbours on the same connection.
+pub const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * STREAMS_PER_CONNECTION;
+
+/// Silence after which the kernel probes a connection; for peers that vanish before HTTP/2 is spoken.
+pub const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Pause after a connection could not be accepted, such as for want of file descriptors: trying on at
+/// once would take a core and help nobody.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Pause after which a silent connection is probed (HTTP/2 PING), and how long the answer may take.
 /// A peer that vanished without a FIN is let go after the sum.

@@ -73,7 +73,10 @@ async fn serve_until_signal(config: Config) -> Result<(), ServeError> {
             _ = interrupt.recv() => {}
         }
     };
-    let running = serve::start(config).await?;
+    let running = tokio::select! {
+        running = serve::start(config) => running?,
+        () = next_signal() => return Ok(()),
+    };
     announce(&running)?;
     let (stop, stopped) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
@@ -94,5 +97,5 @@ fn announce(running: &serve::Running) -> Result<(), ServeError> {
     let mut stdout = stdout().lock();
     writeln!(stdout, "listening on {}", running.addr)
         .and_then(|()| stdout.flush())
-        .map_err(ServeError::Runtime)
+        .map_err(ServeError::Stdout)
 }

@@ -13,15 +13,15 @@ use std::{
     convert::Infallible,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
-use crossbeam_channel::{Receiver, Sender, bounded, select};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select};
 
 use crate::{
     admit::Admission,
     clock,
     config::{BackendConfig, Config},
-    decode::DecodeError,
     infer::{InferError, ModelInfo, onnx::OnnxModel},
     telemetry::metrics::Metrics,
     worker::Engine,
@@ -33,8 +33,6 @@ use crate::{
 pub enum PipelineError {
     #[error(transparent)]
     Infer(#[from] InferError),
-    #[error("decoder: {0}")]
-    Decoder(#[from] DecodeError),
     #[error("workers: cannot start {workers} threads: {reason}")]
     Threads { workers: usize, reason: String },
 }
@@ -46,9 +44,10 @@ pub struct Pipeline {
     /// What is served.
     pub model: Arc<ModelInfo>,
     /// Dropped, it ends the workers' loops.
-    _stop: Sender<Infallible>,
-    /// Dropped after `_stop`; its threads end once their loops have.
-    _pool: rayon::ThreadPool,
+    stop: Sender<Infallible>,
+    /// Disconnected once the last worker has let go of its engine.
+    ended: Receiver<Infallible>,
+    pool: rayon::ThreadPool,
 }
 
 impl Pipeline {
@@ -59,11 +58,21 @@ impl Pipeline {
     pub fn start(config: &Config, metrics: &Arc<Metrics>) -> Result<Self, PipelineError> {
         let (model, engines) = engines(config, metrics)?;
         metrics.describe_model(&model);
+        Self::with_engines(config.net.max_cameras, model, engines, metrics)
+    }
+
+    fn with_engines(
+        max_cameras: usize,
+        model: Arc<ModelInfo>,
+        engines: Vec<Engine>,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self, PipelineError> {
         let workers = engines.len();
         metrics.workers.set(workers as f64);
-        let (admission, woken) = Admission::new(config.net.max_cameras, Arc::clone(metrics));
-        // Carries nothing: workers only watch for its end.
+        let (admission, woken) = Admission::new(max_cameras, Arc::clone(metrics));
+        // These two carry nothing: the other side only watches for their end.
         let (stop, stopped) = bounded(0);
+        let (alive, ended) = bounded(0);
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(workers)
             .thread_name(|index| format!("worker-{index}"))
@@ -77,7 +86,9 @@ impl Pipeline {
             admission: Arc::clone(&admission),
             woken,
             stopped,
+            workers,
             metrics: Arc::clone(metrics),
+            _alive: alive,
         };
         pool.spawn_broadcast(move |_| {
             let engine = engines.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -85,7 +96,16 @@ impl Pipeline {
                 context.work(engine);
             }
         });
-        Ok(Self { admission, model, _stop: stop, _pool: pool })
+        Ok(Self { admission, model, stop, ended, pool })
+    }
+
+    /// Ends the workers once they have finished what they hold, and waits for that as long as `most`.
+    pub fn stop(self, most: Duration) {
+        drop(self.stop);
+        if self.ended.recv_timeout(most) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("a worker is still computing; leaving it");
+        }
+        drop(self.pool);
     }
 }
 
@@ -104,23 +124,16 @@ fn engines(
         });
         let engines = (0..workers)
             .map(|_| Engine::spin(Arc::clone(&info), duration, limits, Arc::clone(metrics)))
-            .collect::<Result<_, _>>()?;
+            .collect();
         return Ok((info, engines));
     }
     let model = OnnxModel::load(&config.model)?;
-    if model.labels_made_up {
-        tracing::warn!(
-            model = model.info.name,
-            classes = model.info.labels.len(),
-            "the model names no classes; they are called class_0 and so on (--labels names them)"
-        );
-    }
     let model = Arc::new(model);
     let engines = (0..workers)
         .map(|_| {
             let network = model.network()?;
             let model = Arc::clone(&model);
-            Ok(Engine::onnx(model, network, config.detect, limits, Arc::clone(metrics))?)
+            Ok(Engine::onnx(model, network, config.detect, limits, Arc::clone(metrics)))
         })
         .collect::<Result<_, PipelineError>>()?;
     Ok((Arc::new(model.info.clone()), engines))
@@ -131,7 +144,9 @@ struct Context {
     admission: Arc<Admission>,
     woken: Receiver<()>,
     stopped: Receiver<Infallible>,
+    workers: usize,
     metrics: Arc<Metrics>,
+    _alive: Sender<Infallible>,
 }
 
 impl Context {
@@ -143,18 +158,69 @@ impl Context {
                 recv(self.woken) -> woken => if woken.is_err() { return },
                 recv(self.stopped) -> _ => return,
             }
-            self.admission.take(engine.batch(), clock::now(), &mut taken);
-            if taken.is_empty() {
-                continue;
-            }
-            let result = catch_unwind(AssertUnwindSafe(|| engine.process(&mut taken)));
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                let most = self.share(engine.batch());
+                self.admission.take(most, clock::now(), &mut taken);
+                if !taken.is_empty() {
+                    engine.process(&mut taken);
+                }
+            }));
             if result.is_err() {
-                // The frames' tickets answered INTERNAL as they were dropped.
+                // The frames' tickets answer INTERNAL as they are dropped.
+                taken.clear();
                 self.metrics.worker_panics.increment(1);
                 tracing::error!("a panic while computing a frame; the worker goes on");
-                taken.clear();
                 engine.recover();
             }
         }
+    }
+
+    /// Frames to take at once: a batch, but not so many that other workers go without.
+    fn share(&self, batch: usize) -> usize {
+        if batch == 1 {
+            return 1;
+        }
+        self.admission.waiting().div_ceil(self.workers).clamp(1, batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tokio::sync::mpsc;
+    use vedette_proto::camera_ai as pb;
+
+    use super::*;
+    use crate::{
+        admit::Frame,
+        frame::{FrameId, Layout, Picture, Timing},
+        response::Ticket,
+    };
+
+    #[test]
+    fn a_panic_costs_its_frame_and_nothing_else() {
+        let metrics = Arc::new(Metrics::new());
+        let info =
+            ModelInfo { name: "test".into(), backend: "spin", input: (0, 0), labels: Vec::new() };
+        let pipeline = Pipeline::with_engines(4, Arc::new(info), vec![Engine::Panics], &metrics)
+            .expect("starts");
+        let camera = pipeline.admission.register(None).expect("a place");
+        let (replies, mut queue) = mpsc::channel(4);
+        // The second frame is only answered if the worker has survived the first.
+        for id in [1, 2] {
+            let timing = Timing { received: clock::now(), budget: Duration::from_mins(1) };
+            let place = replies.clone().try_reserve_owned().expect("room");
+            let stream = Arc::clone(&camera.stream);
+            let ticket = Ticket::new(FrameId(id), timing, place, stream, Arc::clone(&metrics));
+            let picture = Picture { data: Bytes::from_static(b"x"), layout: Layout::Encoded };
+            pipeline.admission.offer(camera.key(), Frame { picture, ticket });
+            let answer = queue.blocking_recv().expect("an answer").expect("no status");
+            assert_eq!((answer.frame_id, answer.outcome()), (id, pb::Outcome::Internal));
+        }
+        drop(camera);
+        pipeline.stop(Duration::from_mins(1));
+        let text = metrics.render();
+        assert!(text.contains("vedette_worker_panics_total 2"), "{text}");
+        assert_eq!(metrics.counted(), (2, 2));
     }
 }

@@ -22,15 +22,17 @@ use crate::{
 /// What a stream's reply queue carries.
 pub type Reply = Result<DetectResponse, Status>;
 
-/// Time spent in each stage; zero for a stage that was not reached.
+/// How far a frame has come: time in each stage, zero for one that it has not got through, and the
+/// picture's upright size in pixels, zero until it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the stages are named")]
-pub struct StageDurations {
+pub struct Progress {
     pub queue: Duration,
     pub decode: Duration,
     pub preprocess: Duration,
     pub inference: Duration,
     pub postprocess: Duration,
+    pub size: (u32, u32),
 }
 
 /// What is said of a frame.
@@ -40,19 +42,17 @@ pub struct Answer {
     pub objects: Vec<Object>,
     /// One line for people; empty for `Outcome::Ok`.
     pub detail: String,
-    /// Upright picture in pixels; 0 when unknown.
-    pub size: (u32, u32),
-    /// Where the time went.
-    pub times: StageDurations,
+    /// How far the frame came.
+    pub progress: Progress,
     /// Model that answered; only with `Outcome::Ok`.
     pub model: String,
 }
 
 impl Answer {
-    /// An answer that says why there is none.
+    /// An answer that says why there are no objects.
     #[must_use]
-    pub fn refusal(detail: impl Into<String>) -> Self {
-        Self { detail: detail.into(), ..Self::default() }
+    pub fn refusal(detail: impl Into<String>, progress: &Progress) -> Self {
+        Self { detail: detail.into(), progress: *progress, ..Self::default() }
     }
 }
 
@@ -115,6 +115,12 @@ impl Ticket {
         Self { id, timing, place: Some(place), stream, metrics, turn: None }
     }
 
+    /// The camera and the frame, for logs.
+    #[must_use]
+    pub fn name(&self) -> (&CameraId, FrameId) {
+        (&self.stream.camera, self.id)
+    }
+
     /// Whether nobody waits for the answer any more.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
@@ -139,20 +145,20 @@ impl Ticket {
         };
         let outcome = if self.stream.is_gone() { Outcome::ClientGone } else { outcome };
         self.metrics.outcome(outcome);
-        let times = answer.times;
+        let Progress { queue, decode, preprocess, inference, postprocess, size } = answer.progress;
         let response = DetectResponse {
             frame_id: self.id.0,
             objects: answer.objects,
             outcome: outcome.to_wire().into(),
             detail: answer.detail,
-            image_width: answer.size.0,
-            image_height: answer.size.1,
+            image_width: size.0,
+            image_height: size.1,
             times: Some(StageTimes {
-                queue_us: micros_u32(times.queue),
-                decode_us: micros_u32(times.decode),
-                preprocess_us: micros_u32(times.preprocess),
-                inference_us: micros_u32(times.inference),
-                postprocess_us: micros_u32(times.postprocess),
+                queue_us: micros_u32(queue),
+                decode_us: micros_u32(decode),
+                preprocess_us: micros_u32(preprocess),
+                inference_us: micros_u32(inference),
+                postprocess_us: micros_u32(postprocess),
                 total_us: 0,
             }),
             model: answer.model,
@@ -170,7 +176,10 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.send(Outcome::Internal, Answer::refusal("the server failed on this frame"));
+        self.send(
+            Outcome::Internal,
+            Answer::refusal("the server failed on this frame", &Progress::default()),
+        );
     }
 }
 
@@ -262,7 +271,7 @@ mod tests {
         first.begin();
         second.begin();
         second.answer(Outcome::Ok, Answer::default());
-        third.answer(Outcome::Superseded, Answer::refusal("newer frame"));
+        third.answer(Outcome::Superseded, Answer::refusal("newer frame", &Progress::default()));
         assert_eq!(received(&mut rx), [(3, pb::Outcome::Superseded)]);
         first.answer(Outcome::Ok, Answer::default());
         assert_eq!(received(&mut rx), [(1, pb::Outcome::Ok), (2, pb::Outcome::Ok)]);

@@ -2,9 +2,16 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Server, server::TcpIncoming};
+use tonic::{
+    server::NamedService,
+    transport::{Server, server::TcpIncoming},
+};
 use tonic_health::server::HealthReporter;
 use vedette_proto::{
     FILE_DESCRIPTOR_SET, camera_ai::object_detection_server::ObjectDetectionServer,
@@ -17,8 +24,9 @@ use crate::{
     error::ServeError,
     ingress::Ingress,
     limits::{
-        CONNECTION_WINDOW_BYTES, GRACE_RESERVE, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT,
-        METRICS_UPKEEP, OVERSIZE_FACTOR, REQUEST_OVERHEAD_BYTES, STREAM_WINDOW_BYTES,
+        ACCEPT_PAUSE, CONNECTION_WINDOW_BYTES, GRACE_RESERVE, KEEPALIVE_INTERVAL,
+        KEEPALIVE_TIMEOUT, METRICS_UPKEEP, OVERSIZE_FACTOR, REQUEST_OVERHEAD_BYTES,
+        STREAM_WINDOW_BYTES, STREAMS_PER_CONNECTION, TCP_KEEPALIVE,
     },
     pipeline::Pipeline,
     telemetry::metrics::Metrics,
@@ -62,7 +70,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         let (config, metrics) = (config.clone(), Arc::clone(&metrics));
         tokio::task::spawn_blocking(move || Pipeline::start(&config, &metrics))
             .await
-            .map_err(|error| ServeError::Transport(error.to_string()))??
+            .map_err(|error| ServeError::Loading(error.to_string()))??
     };
     let admission = Arc::clone(&pipeline.admission);
     let drain = CancellationToken::new();
@@ -71,6 +79,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
 
     let max_message = config.frames.limits.max_bytes * OVERSIZE_FACTOR + REQUEST_OVERHEAD_BYTES;
     let grace = config.net.grace;
+    let workers = config.frames.workers;
     let reflection = config.net.reflection.then(reflection_service);
     let ingress = Ingress::new(
         Arc::clone(&admission),
@@ -86,10 +95,14 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .max_concurrent_streams(STREAMS_PER_CONNECTION)
             .add_service(Service::new(ingress).max_decoding_message_size(max_message))
             .add_service(health_service)
             .add_optional_service(reflection);
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let incoming = TcpIncoming::from(listener)
+            .with_nodelay(Some(true))
+            .with_keepalive(Some(TCP_KEEPALIVE))
+            .then(pause_after_failure);
         tokio::spawn(async move {
             router.serve_with_incoming_shutdown(incoming, drain.cancelled_owned()).await
         })
@@ -109,7 +122,8 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         %admin_addr,
         model = pipeline.model.name,
         backend = pipeline.model.backend,
-        input = ?pipeline.model.input,
+        input = format_args!("{}x{}", pipeline.model.input.0, pipeline.model.input.1),
+        workers,
         "serving"
     );
     Ok(Running {
@@ -144,30 +158,44 @@ impl Running {
         self.health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         self.drain.cancel();
 
-        let streams_end = async {
+        let deadline = tokio::time::sleep(self.grace.saturating_sub(GRACE_RESERVE));
+        tokio::pin!(deadline);
+        let drained = async {
             while self.admission.cameras() > 0 {
                 tokio::time::sleep(DRAIN_POLL).await;
             }
-            // The last answers are on their way through the sockets. Connections that hold on, such
-            // as a watcher of the health service, are not waited for.
-            tokio::time::sleep(GRACE_RESERVE).await;
+            // Watchers of the health service would keep their connections open for ever.
+            self.health.clear_service_status("").await;
+            self.health.clear_service_status(<Service as NamedService>::NAME).await;
+            // Ends when the last answers have left through the sockets.
+            transport_result((&mut self.serving).await)
         };
-        let deadline = self.grace.saturating_sub(GRACE_RESERVE);
         let ended = tokio::select! {
-            ended = &mut self.serving => transport_result(ended),
-            () = streams_end => Ok(()),
-            () = tokio::time::sleep(deadline) => {
+            ended = drained => ended,
+            () = &mut deadline => {
                 let cameras = self.admission.cameras();
-                tracing::warn!(cameras, "the grace time is up; leaving streams that do not end");
+                tracing::warn!(cameras, "the grace time is up; leaving peers that do not end");
                 Ok(())
             }
         };
         self.serving.abort();
         self.helpers.iter().for_each(JoinHandle::abort);
-        drop(self.pipeline);
+        // A computation that was abandoned may still run; it is not waited for beyond the grace time.
+        let pipeline = self.pipeline;
+        let stopping = tokio::task::spawn_blocking(move || pipeline.stop(GRACE_RESERVE / 2));
+        let _ = stopping.await;
         tracing::info!("stopped");
         ended
     }
+}
+
+/// Lets the accept loop breathe when it cannot accept, and says so.
+async fn pause_after_failure(accepted: std::io::Result<TcpStream>) -> std::io::Result<TcpStream> {
+    if let Err(error) = &accepted {
+        tracing::warn!(%error, "cannot accept a connection");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+    accepted
 }
 
 async fn bind(key: &'static str, addr: SocketAddr) -> Result<TcpListener, ServeError> {

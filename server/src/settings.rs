@@ -221,12 +221,12 @@ pub struct Settings {
     /// Report objects that score at least this, 0 to 1 [default: 0.25]
     #[arg(long, value_name = "SCORE", help_heading = "Detection")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub confidence: Option<f32>,
+    pub confidence: Option<f64>,
 
     /// Of two boxes that overlap by more than this (IoU, 0 to 1) report the stronger [default: 0.45]
     #[arg(long, value_name = "IOU", help_heading = "Detection")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub iou: Option<f32>,
+    pub iou: Option<f64>,
 
     /// Whether overlapping boxes of different classes are both reported [default: class-aware]
     #[arg(long, value_name = "MODE", help_heading = "Detection")]
@@ -294,27 +294,45 @@ impl Settings {
             }
             layers = layers.merge(Toml::file_exact(file));
         }
-        layers
-            .merge(Env::prefixed(ENV_PREFIX).ignore(&[CONFIG_KEY]))
-            .merge(Serialized::defaults(flags))
-            .extract()
-            .map_err(|errors| {
-                let first = errors.into_iter().next();
-                ConfigError(first.map_or_else(String::new, |error| describe(&error)))
-            })
+        layers.merge(environment()).merge(Serialized::defaults(flags)).extract().map_err(|errors| {
+            let first = errors.into_iter().next();
+            ConfigError(first.map_or_else(String::new, |error| describe(&error)))
+        })
     }
 }
 
+/// Keys of the environment. Kubernetes puts addresses of a service named `vedette` or `vedette-...`
+/// under the same prefix (`VEDETTE_SERVICE_HOST`, `VEDETTE_PORT_50051_TCP` and so on); those are not ours.
+fn environment() -> Env {
+    Env::prefixed(ENV_PREFIX).filter(|key| {
+        let key = key.as_str().to_ascii_lowercase();
+        let service_link = key.ends_with("service_host")
+            || key.contains("service_port")
+            || key == "port"
+            || key.ends_with("_port")
+            || key.starts_with("port_")
+            || key.contains("_port_");
+        key != CONFIG_KEY && !service_link
+    })
+}
+
 fn describe(error: &figment::Error) -> String {
-    let source = error.metadata.as_ref().map_or_else(String::new, |metadata| {
-        let place = metadata.source.as_ref().map(|source| format!(" {source}")).unwrap_or_default();
-        format!(" (in {}{place})", metadata.name.trim_matches('`'))
-    });
+    let from_environment =
+        error.metadata.as_ref().is_some_and(|metadata| metadata.name.contains("environment"));
+    let name = |key: &str| {
+        if from_environment {
+            format!("{ENV_PREFIX}{}", key.to_uppercase())
+        } else {
+            key.to_owned()
+        }
+    };
+    let file = error.metadata.as_ref().and_then(|metadata| metadata.source.as_ref());
+    let source = file.map_or_else(String::new, |file| format!(" (in {file})"));
     match &error.kind {
         figment::error::Kind::UnknownField(field, known) => {
-            format!("{field}: unknown key{source}; known are {}", known.join(", "))
+            format!("{}: unknown key{source}; known are {}", name(field), known.join(", "))
         }
-        kind => format!("{}: {kind}{source}", error.path.join(".")),
+        kind => format!("{}: {kind}{source}", name(&error.path.join("."))),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     letterbox::Letterbox,
     postprocess::{DetectOptions, Postprocessor},
     preprocess::{self, InputSpec, Preprocessor},
-    response::{Answer, StageDurations, Ticket},
+    response::{Answer, Progress, Ticket},
     telemetry::metrics::Metrics,
 };
 
@@ -25,6 +25,9 @@ pub enum Engine {
     Onnx(Box<OnnxEngine>),
     /// Header check and busy loop.
     Spin(SpinEngine),
+    /// Panics over every frame.
+    #[cfg(test)]
+    Panics,
 }
 
 /// Decodes frames and runs the network on them.
@@ -44,6 +47,7 @@ struct Runner {
     options: DetectOptions,
     tensor: Vec<f32>,
     prepared: Vec<Prepared>,
+    failures: u64,
     metrics: Arc<Metrics>,
 }
 
@@ -52,12 +56,12 @@ struct Prepared {
     ticket: Ticket,
     place: Place,
     letterbox: Letterbox,
-    times: StageDurations,
+    progress: Progress,
 }
 
 /// Stands in for a network.
 pub struct SpinEngine {
-    decoder: Decoder,
+    limits: FrameLimits,
     duration: Duration,
     info: Arc<ModelInfo>,
     metrics: Arc<Metrics>,
@@ -65,45 +69,42 @@ pub struct SpinEngine {
 
 impl Engine {
     /// An engine for one network session.
-    ///
-    /// # Errors
-    /// When the decoder cannot be made.
+    #[must_use]
     pub fn onnx(
         model: Arc<OnnxModel>,
         network: Network,
         options: DetectOptions,
         limits: FrameLimits,
         metrics: Arc<Metrics>,
-    ) -> Result<Self, DecodeError> {
+    ) -> Self {
         let runner = Runner {
             tensor: vec![0.0; preprocess::values(model.info.input) * model.batch],
             prepared: Vec::with_capacity(model.batch),
             postprocessor: Postprocessor::default(),
+            failures: 0,
             model,
             network,
             options,
             metrics: Arc::clone(&metrics),
         };
-        Ok(Self::Onnx(Box::new(OnnxEngine {
+        Self::Onnx(Box::new(OnnxEngine {
             limits,
-            decoder: Decoder::new(limits)?,
+            decoder: Decoder::new(limits),
             preprocessor: Preprocessor::default(),
             runner,
             metrics,
-        })))
+        }))
     }
 
     /// An engine that spins.
-    ///
-    /// # Errors
-    /// When the decoder cannot be made.
+    #[must_use]
     pub fn spin(
         info: Arc<ModelInfo>,
         duration: Duration,
         limits: FrameLimits,
         metrics: Arc<Metrics>,
-    ) -> Result<Self, DecodeError> {
-        Ok(Self::Spin(SpinEngine { decoder: Decoder::new(limits)?, duration, info, metrics }))
+    ) -> Self {
+        Self::Spin(SpinEngine { limits, duration, info, metrics })
     }
 
     /// Frames to take at once, at most.
@@ -112,6 +113,8 @@ impl Engine {
         match self {
             Self::Onnx(engine) => engine.runner.model.batch,
             Self::Spin(_) => 1,
+            #[cfg(test)]
+            Self::Panics => 1,
         }
     }
 
@@ -120,42 +123,37 @@ impl Engine {
         match self {
             Self::Onnx(engine) => engine.process(taken),
             Self::Spin(engine) => taken.drain(..).for_each(|frame| engine.process(frame)),
+            #[cfg(test)]
+            Self::Panics => std::panic::panic_any("an engine that fails"),
         }
     }
 
     /// Replaces the buffers that a panic may have left half-written.
     pub fn recover(&mut self) {
         let Self::Onnx(engine) = self else { return };
+        engine.decoder = Decoder::new(engine.limits);
         engine.preprocessor = Preprocessor::default();
         engine.runner.postprocessor = Postprocessor::default();
         engine.runner.prepared.clear();
-        match Decoder::new(engine.limits) {
-            Ok(decoder) => engine.decoder = decoder,
-            Err(error) => tracing::error!(%error, "cannot replace a decoder after a panic"),
-        }
     }
 }
 
 impl SpinEngine {
-    fn process(&mut self, frame: Taken) {
-        let start = clock::now();
-        let queue = start.saturating_duration_since(frame.ticket.timing.received);
-        self.metrics.stages.queue.record(queue);
-        match self.decoder.probe(&frame.picture) {
+    fn process(&self, frame: Taken) {
+        let Taken { picture, ticket, place, mut progress } = frame;
+        match self.limits.probe(&picture) {
             Ok(size) => {
+                let start = clock::now();
                 spin(self.duration);
-                let inference = clock::now().saturating_duration_since(start);
-                self.metrics.stages.inference.record(inference);
-                let times = StageDurations { queue, inference, ..Default::default() };
+                progress.inference = clock::now().saturating_duration_since(start);
+                progress.size = size;
+                self.metrics.stages.inference.record(progress.inference);
                 let model = self.info.name.clone();
-                let answer = Answer { size, times, model, ..Answer::default() };
-                frame.ticket.answer(Outcome::Ok, answer);
+                ticket.answer(Outcome::Ok, Answer { progress, model, ..Answer::default() });
             }
-            Err(error) => {
-                let times = StageDurations { queue, ..Default::default() };
-                refuse(frame.ticket, &error, times, &self.metrics);
-            }
+            Err(error) => refuse(ticket, &error, &progress, &self.metrics),
         }
+        drop(place);
     }
 }
 
@@ -169,36 +167,29 @@ impl OnnxEngine {
 
     /// Bytes to tensor.
     fn prepare(&mut self, frame: Taken) {
-        let start = clock::now();
-        let Taken { picture, ticket, place } = frame;
-        let queue = start.saturating_duration_since(ticket.timing.received);
-        let mut times = StageDurations { queue, ..Default::default() };
-        self.metrics.stages.queue.record(queue);
+        let Taken { picture, ticket, place, mut progress } = frame;
         self.metrics.decode_bytes.increment(picture.data.len() as u64);
-
+        let start = clock::now();
         let decoded = match self.decoder.decode(&picture) {
             Ok(decoded) => decoded,
-            Err(error) => {
-                times.decode = clock::now().saturating_duration_since(start);
-                refuse(ticket, &error, times, &self.metrics);
-                return;
-            }
+            Err(error) => return refuse(ticket, &error, &progress, &self.metrics),
         };
-        let decode_end = clock::now();
+        progress.decode = clock::now().saturating_duration_since(start);
+        progress.size = (decoded.width, decoded.height);
+        self.metrics.stages.decode.record(progress.decode);
         if decoded.damaged {
             self.metrics.damaged_frames.increment(1);
         }
-        let letterbox = self.runner.model.letterbox((decoded.width, decoded.height));
+
+        let letterbox = self.runner.model.letterbox(progress.size);
         let (tensor, spec) = self.runner.room_for(&letterbox);
-        let preprocess_start = clock::now();
+        let start = clock::now();
         self.preprocessor.run(&decoded.pixels, &letterbox, spec, tensor);
         let end = clock::now();
-        times.decode = decode_end.saturating_duration_since(start);
-        times.preprocess = end.saturating_duration_since(preprocess_start);
-        self.metrics.stages.decode.record(times.decode);
-        self.metrics.stages.preprocess.record(times.preprocess);
-        if let Some(ticket) = worth_computing(ticket, end) {
-            self.runner.prepared.push(Prepared { ticket, place, letterbox, times });
+        progress.preprocess = end.saturating_duration_since(start);
+        self.metrics.stages.preprocess.record(progress.preprocess);
+        if let Some(ticket) = worth_computing(ticket, end, &progress) {
+            self.runner.prepared.push(Prepared { ticket, place, letterbox, progress });
         }
     }
 }
@@ -230,18 +221,18 @@ impl Runner {
         let family = self.model.family;
         let outputs = match result {
             Ok(outputs) => outputs,
-            Err(error) => {
-                tracing::error!(%error, "a run of the network failed");
-                return self.fail(&error.to_string());
-            }
+            Err(error) => return self.fail(&error.to_string(), inference),
         };
         let shape = family.shape(&outputs.dims, input).filter(|shape| {
             family.classes(*shape) == Some(self.model.info.labels.len())
                 && outputs.values.len() == shape.values() * pictures
         });
         let Some(shape) = shape else {
-            tracing::error!(dims = ?outputs.dims, ?input, "the network's output changed its layout");
-            return self.fail("the network's output changed its layout");
+            let why = format!(
+                "the network's output changed its layout to {:?} for an input of {}x{}",
+                outputs.dims, input.0, input.1
+            );
+            return self.fail(&why, inference);
         };
         let each = outputs.values.chunks_exact(shape.values());
         for (frame, output) in self.prepared.drain(..).zip(each) {
@@ -259,8 +250,7 @@ impl Runner {
             self.metrics.detections.increment(objects.len() as u64);
             let answer = Answer {
                 objects,
-                size: frame.letterbox.source,
-                times: StageDurations { inference, postprocess, ..frame.times },
+                progress: Progress { inference, postprocess, ..frame.progress },
                 model: self.model.info.name.clone(),
                 detail: String::new(),
             };
@@ -269,16 +259,24 @@ impl Runner {
         }
     }
 
-    fn fail(&mut self, why: &str) {
+    /// Answers the collected frames, and logs ever more rarely while it goes on.
+    fn fail(&mut self, why: &str, inference: Duration) {
         for frame in self.prepared.drain(..) {
-            frame.ticket.answer(Outcome::Internal, Answer::refusal(why));
+            self.failures += 1;
+            if self.failures.is_power_of_two() {
+                let (camera, frame) = frame.ticket.name();
+                tracing::error!(%camera, %frame, failures = self.failures, "{why}");
+            }
+            let progress = Progress { inference, ..frame.progress };
+            frame.ticket.answer(Outcome::Internal, Answer::refusal(why, &progress));
         }
     }
 }
 
 /// Answers a frame that is not a picture.
-fn refuse(ticket: Ticket, error: &DecodeError, times: StageDurations, metrics: &Metrics) {
+pub fn refuse(ticket: Ticket, error: &DecodeError, progress: &Progress, metrics: &Metrics) {
     metrics.bad_frame(error);
-    let answer = Answer { times, ..Answer::refusal(error.to_string()) };
-    ticket.answer(error.outcome(), answer);
+    let (camera, frame) = ticket.name();
+    tracing::debug!(%camera, %frame, %error, "not a picture");
+    ticket.answer(error.outcome(), Answer::refusal(error.to_string(), progress));
 }

@@ -15,7 +15,9 @@ const JPG: u8 = 0xC8;
 const DAC: u8 = 0xCC;
 const TEM: u8 = 0x01;
 const APP1: u8 = 0xE1;
+const APP14: u8 = 0xEE;
 const EXIF: &[u8] = b"Exif\0\0";
+const ADOBE: &[u8] = b"Adobe";
 
 /// What the segments before the first scan say.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub(super) struct JpegInfo {
     pub(super) height: u32,
     pub(super) components: u8,
     pub(super) orientation: Orientation,
+    /// Written by Adobe's software or in its manner, which inverts inks.
+    pub(super) adobe: bool,
     /// Offset of the first scan's entropy-coded data.
     scan_start: usize,
 }
@@ -33,6 +37,7 @@ pub(super) fn scan(data: &[u8]) -> Result<JpegInfo, DecodeError> {
     let cut = || DecodeError::Truncated("the JPEG ends inside its header".into());
     let mut frame = None;
     let mut orientation = Orientation::NoTransforms;
+    let mut adobe = false;
     let mut at = 2;
     loop {
         let marker = next_marker(data, &mut at).ok_or_else(cut)?;
@@ -50,13 +55,14 @@ pub(super) fn scan(data: &[u8]) -> Result<JpegInfo, DecodeError> {
                     DecodeError::Malformed("the JPEG has a scan before its frame header".into())
                 })?;
                 let scan_start = at + 2 + body.len();
-                return Ok(JpegInfo { width, height, components, orientation, scan_start });
+                return Ok(JpegInfo { width, height, components, orientation, adobe, scan_start });
             }
             0xC0..=0xCF if !matches!(marker, DHT | JPG | DAC) => frame = Some(frame_header(body)?),
             APP1 if body.starts_with(EXIF) => {
                 orientation = Orientation::from_exif_chunk(&body[EXIF.len()..])
                     .unwrap_or(Orientation::NoTransforms);
             }
+            APP14 => adobe |= body.starts_with(ADOBE),
             _ => {}
         }
         at += 2 + body.len();
@@ -112,9 +118,6 @@ impl JpegInfo {
     /// Whether the picture's end marker is there. Bytes after it, as drivers pad their buffers with,
     /// do not matter; a second picture's start before it does.
     pub(super) fn has_end_marker(&self, data: &[u8]) -> bool {
-        if data.ends_with(&[0xFF, EOI]) && !data.ends_with(&[0xFF, 0xFF, EOI]) {
-            return true;
-        }
         let mut at = self.scan_start;
         while let Some(marker) = next_marker(data, &mut at) {
             match marker {
@@ -175,7 +178,7 @@ mod tests {
             (&[1, 0xFF, DHT, 0, 4, 0xFF, EOI, 2], false),
             (&[1, 0xFF, DHT, 0, 4, 0xFF, EOI, 2, 0xFF, EOI, 9], true),
             // The next picture follows directly: this one was never finished.
-            (&[1, 2, 0xFF, SOI, 0xFF, 0xC0, 0, 2, 0xFF, EOI, 7], false),
+            (&[1, 2, 0xFF, SOI, 0xFF, 0xC0, 0, 2, 0xFF, EOI], false),
         ];
         for (entropy, expected) in cases {
             let data = jpeg(8, 8, entropy);

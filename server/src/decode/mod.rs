@@ -6,6 +6,7 @@
 mod jpeg;
 mod jpeg_markers;
 mod raw;
+mod sniff;
 
 use std::io::Cursor;
 
@@ -15,9 +16,13 @@ use image::{
 
 pub use raw::{PixelView, Rows};
 
+use jpeg::Pixels;
+use jpeg_markers::JpegInfo;
+use sniff::{Encoded, sniff};
+
 use crate::{
     frame::{Layout, Outcome, Picture},
-    limits::DECODE_ALLOC_BYTES_PER_PIXEL,
+    limits::{DECODE_ALLOC_BYTES, DECODE_ALLOC_BYTES_PER_PIXEL},
 };
 
 /// Why a frame is not a picture. The display text is one line for people and begins with
@@ -98,13 +103,57 @@ impl FrameLimits {
         }
         Ok(())
     }
-}
 
-/// Encoded formats that are decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Encoded {
-    Jpeg,
-    Other(ImageFormat),
+    /// What can be told of a frame at no cost: whether its length, its first bytes and its declared
+    /// geometry are those of a picture.
+    ///
+    /// # Errors
+    /// As [`Decoder::decode`], as far as that shows.
+    pub fn check(self, picture: &Picture) -> Result<(), DecodeError> {
+        self.classify(picture).map(|_| ())
+    }
+
+    /// Reads the header and checks the limits without decoding. Returns the picture's upright width
+    /// and height in pixels.
+    ///
+    /// # Errors
+    /// As [`Decoder::decode`], as far as the header shows.
+    pub fn probe(self, picture: &Picture) -> Result<(u32, u32), DecodeError> {
+        match self.classify(picture)? {
+            Kind::Raw(rows) => Ok((rows.width, rows.height)),
+            Kind::Encoded(Encoded::Jpeg) => {
+                let info = jpeg_markers::scan(&picture.data)?;
+                self.check_pixels(info.width, info.height)?;
+                Ok(upright(info.width, info.height, info.orientation))
+            }
+            Kind::Encoded(Encoded::Other(format)) => {
+                let mut decoder = open(&picture.data, format, self)?;
+                let (width, height) = decoder.dimensions();
+                let turn = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+                Ok(upright(width, height, turn))
+            }
+        }
+    }
+
+    fn classify(self, picture: &Picture) -> Result<Kind, DecodeError> {
+        let bytes = picture.data.len();
+        if bytes == 0 {
+            return Err(DecodeError::Empty);
+        }
+        if bytes > self.max_bytes {
+            return Err(DecodeError::TooLarge { bytes, limit: self.max_bytes });
+        }
+        match picture.layout {
+            Layout::Encoded => sniff(&picture.data).map(Kind::Encoded),
+            Layout::Raw(spec) => {
+                self.check_pixels(spec.width, spec.height)?;
+                Rows::check(spec, bytes).map(Kind::Raw)
+            }
+            Layout::Unknown(number) => Err(DecodeError::Unsupported(format!(
+                "PixelFormat {number} is not known to this server"
+            ))),
+        }
+    }
 }
 
 /// A decoded picture, upright.
@@ -124,41 +173,16 @@ pub struct Decoded<'a> {
 #[derive(Debug)]
 pub struct Decoder {
     limits: FrameLimits,
-    jpeg: jpeg::Decompressor,
     rgb: Vec<u8>,
+    cmyk: Vec<u8>,
     scratch: Vec<u8>,
 }
 
 impl Decoder {
     /// A decoder with these limits.
-    ///
-    /// # Errors
-    /// When libjpeg-turbo cannot allocate its state.
-    pub fn new(limits: FrameLimits) -> Result<Self, DecodeError> {
-        let jpeg = jpeg::Decompressor::new()?;
-        Ok(Self { limits, jpeg, rgb: Vec::new(), scratch: Vec::new() })
-    }
-
-    /// Reads the header and checks the limits without decoding. Returns the picture's upright width
-    /// and height in pixels.
-    ///
-    /// # Errors
-    /// As [`decode`](Self::decode), as far as the header shows.
-    pub fn probe(&self, picture: &Picture) -> Result<(u32, u32), DecodeError> {
-        match self.classify(picture)? {
-            Kind::Raw(rows) => Ok((rows.width, rows.height)),
-            Kind::Encoded(Encoded::Jpeg) => {
-                let info = jpeg_markers::scan(&picture.data)?;
-                self.limits.check_pixels(info.width, info.height)?;
-                Ok(upright(info.width, info.height, info.orientation))
-            }
-            Kind::Encoded(Encoded::Other(format)) => {
-                let mut decoder = open(&picture.data, format, self.limits)?;
-                let (width, height) = decoder.dimensions();
-                let turn = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-                Ok(upright(width, height, turn))
-            }
-        }
+    #[must_use]
+    pub fn new(limits: FrameLimits) -> Self {
+        Self { limits, rgb: Vec::new(), cmyk: Vec::new(), scratch: Vec::new() }
     }
 
     /// Decodes a picture. The pixels borrow from the decoder's buffers or from the frame itself.
@@ -166,7 +190,7 @@ impl Decoder {
     /// # Errors
     /// A frame that is not a complete picture of its declared layout within the limits.
     pub fn decode<'a>(&'a mut self, picture: &'a Picture) -> Result<Decoded<'a>, DecodeError> {
-        match self.classify(picture)? {
+        match self.limits.classify(picture)? {
             Kind::Raw(rows) => Ok(Decoded {
                 width: rows.width,
                 height: rows.height,
@@ -178,63 +202,62 @@ impl Decoder {
         }
     }
 
-    fn classify(&self, picture: &Picture) -> Result<Kind, DecodeError> {
-        let bytes = picture.data.len();
-        if bytes == 0 {
-            return Err(DecodeError::Empty);
-        }
-        if bytes > self.limits.max_bytes {
-            return Err(DecodeError::TooLarge { bytes, limit: self.limits.max_bytes });
-        }
-        match picture.layout {
-            Layout::Encoded => sniff(&picture.data).map(Kind::Encoded),
-            Layout::Raw(spec) => {
-                self.limits.check_pixels(spec.width, spec.height)?;
-                Rows::check(spec, bytes).map(Kind::Raw)
-            }
-            Layout::Unknown(number) => Err(DecodeError::Unsupported(format!(
-                "PixelFormat {number} is not known to this server"
-            ))),
-        }
-    }
-
     fn decode_jpeg<'a>(&'a mut self, data: &[u8]) -> Result<Decoded<'a>, DecodeError> {
         let info = jpeg_markers::scan(data)?;
         self.limits.check_pixels(info.width, info.height)?;
-        if info.components == 4 {
-            // CMYK and YCCK: `image` knows Adobe's inverted inks, and no camera is in a hurry here.
-            return self.decode_other(data, ImageFormat::Jpeg);
-        }
-        let complete = info.has_end_marker(data);
-        let data = if complete {
-            data
+        let jpeg::Picture { width, height, warning } = if info.has_end_marker(data) {
+            self.decompress(data, &info)?
         } else {
-            // A picture whose last two bytes were lost decodes without complaint once they are back;
-            // one that was cut short does not.
-            self.scratch.clear();
-            self.scratch.extend_from_slice(jpeg_markers::without_trailing_zeros(data));
-            self.scratch.extend_from_slice(&[0xFF, jpeg_markers::EOI]);
-            &self.scratch
+            self.decompress_unfinished(data, &info)?
         };
-        let (width, height, warning) =
-            self.jpeg.decompress_rgb(data, self.limits.max_pixels, &mut self.rgb)?;
-        if let (false, Some(warning)) = (complete, &warning) {
-            return Err(DecodeError::Truncated(format!(
-                "the JPEG has no end marker and its data stops early ({warning})"
-            )));
-        }
         let damaged = warning.is_some();
         if info.orientation == Orientation::NoTransforms {
-            return Ok(Decoded {
-                width,
-                height,
-                pixels: PixelView::rgb(width, height, &self.rgb),
-                damaged,
-            });
+            let pixels = PixelView::rgb(width, height, &self.rgb);
+            return Ok(Decoded { width, height, pixels, damaged });
         }
         let upright = image::RgbImage::from_raw(width, height, std::mem::take(&mut self.rgb))
             .ok_or_else(|| DecodeError::Malformed("size and pixels disagree".into()))?;
         Ok(self.keep(upright.into(), info.orientation, damaged))
+    }
+
+    /// Decodes a JPEG into `self.rgb`.
+    fn decompress(&mut self, data: &[u8], info: &JpegInfo) -> Result<jpeg::Picture, DecodeError> {
+        let limit = self.limits.max_pixels;
+        if info.components != 4 {
+            return jpeg::decompress(data, limit, Pixels::Rgb, &mut self.rgb);
+        }
+        let picture = jpeg::decompress(data, limit, Pixels::Cmyk, &mut self.cmyk)?;
+        jpeg::cmyk_to_rgb(&self.cmyk, info.adobe, &mut self.rgb);
+        Ok(picture)
+    }
+
+    /// Decodes a JPEG without an end marker: one whose last two bytes were lost decodes without
+    /// complaint once they are back, one that was cut short does not.
+    fn decompress_unfinished(
+        &mut self,
+        data: &[u8],
+        info: &JpegInfo,
+    ) -> Result<jpeg::Picture, DecodeError> {
+        let mut whole = std::mem::take(&mut self.scratch);
+        let end = jpeg_markers::without_trailing_zeros(data).len();
+        let mut result = Err(DecodeError::Truncated(String::new()));
+        // The zeros at the end pad a driver's buffer; but the first of them may be data.
+        for end in [end, (end + 1).min(data.len())] {
+            whole.clear();
+            whole.extend_from_slice(&data[..end]);
+            whole.extend_from_slice(&[0xFF, jpeg_markers::EOI]);
+            result = match self.decompress(&whole, info) {
+                Ok(jpeg::Picture { warning: Some(warning), .. }) => Err(DecodeError::Truncated(
+                    format!("the JPEG has no end marker and its data stops early ({warning})"),
+                )),
+                result => result,
+            };
+            if result.is_ok() {
+                break;
+            }
+        }
+        self.scratch = whole;
+        result
     }
 
     fn decode_other<'a>(
@@ -274,15 +297,25 @@ fn upright(width: u32, height: u32, turn: Orientation) -> (u32, u32) {
     }
 }
 
-/// Opens a PNG, WebP or BMP (or a CMYK JPEG) up to its header and checks the limits.
+/// Opens a PNG, WebP or BMP up to its header and checks the limits.
 fn open(
     data: &[u8],
     format: ImageFormat,
     limits: FrameLimits,
 ) -> Result<impl ImageDecoder, DecodeError> {
-    let mut reader = ImageReader::with_format(Cursor::new(data), format);
+    // A PNG's size stands at a fixed place. Read first, it bounds what the file's other parts, such as
+    // a compressed colour profile, may make the decoder allocate.
+    let pixels = match png_size(data, format) {
+        Some((width, height)) => {
+            limits.check_pixels(width, height)?;
+            u64::from(width) * u64::from(height)
+        }
+        None => limits.max_pixels,
+    };
     let mut bounds = image::Limits::no_limits();
-    bounds.max_alloc = Some(limits.max_pixels.saturating_mul(DECODE_ALLOC_BYTES_PER_PIXEL));
+    let bytes = pixels.saturating_mul(DECODE_ALLOC_BYTES_PER_PIXEL);
+    bounds.max_alloc = Some(bytes.saturating_add(DECODE_ALLOC_BYTES));
+    let mut reader = ImageReader::with_format(Cursor::new(data), format);
     reader.limits(bounds.clone());
     let mut decoder = reader.into_decoder().map_err(|error| image_error(&error))?;
     let (width, height) = decoder.dimensions();
@@ -290,6 +323,15 @@ fn open(
     // `into_decoder` leaves the allocation limit off for some formats.
     decoder.set_limits(bounds).map_err(|error| image_error(&error))?;
     Ok(decoder)
+}
+
+/// Width and height out of a PNG's first chunk (PNG specification, 11.2.1).
+fn png_size(data: &[u8], format: ImageFormat) -> Option<(u32, u32)> {
+    if format != ImageFormat::Png || data.get(12..16) != Some(b"IHDR") {
+        return None;
+    }
+    let number = |at: usize| Some(u32::from_be_bytes(data.get(at..at + 4)?.try_into().ok()?));
+    Some((number(16)?, number(20)?))
 }
 
 fn image_error(error: &ImageError) -> DecodeError {
@@ -308,55 +350,6 @@ pub(crate) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Tells the format by the first bytes.
-fn sniff(data: &[u8]) -> Result<Encoded, DecodeError> {
-    if data.starts_with(&[0xFF, 0xD8]) {
-        return Ok(Encoded::Jpeg);
-    }
-    if data.starts_with(b"\x89PNG\r\n\x1a\n") {
-        return Ok(Encoded::Other(ImageFormat::Png));
-    }
-    if data.starts_with(b"RIFF") && data.get(8..12) == Some(b"WEBP") {
-        return Ok(Encoded::Other(ImageFormat::WebP));
-    }
-    if data.starts_with(b"BM") && data.len() >= 26 {
-        return Ok(Encoded::Other(ImageFormat::Bmp));
-    }
-    Err(name_stranger(data))
-}
-
-/// Names what cameras and their gateways send by mistake, so that the cause is in the answer.
-fn name_stranger(data: &[u8]) -> DecodeError {
-    let known = [
-        (&b"GIF8"[..], "a GIF"),
-        (&b"II*\0"[..], "a TIFF"),
-        (&b"MM\0*"[..], "a TIFF"),
-        (&b"\0\0\0\x01"[..], "an H.264 or H.265 byte stream"),
-        (&b"\0\0\x01"[..], "an H.264, H.265 or MPEG byte stream"),
-    ];
-    let name =
-        known.iter().find(|(magic, _)| data.starts_with(magic)).map(|(_, name)| *name).or_else(
-            || (data.get(4..8) == Some(b"ftyp")).then_some("an ISO media file (MP4, HEIF, AVIF)"),
-        );
-    if let Some(name) = name {
-        return DecodeError::Unsupported(format!(
-            "{name}; send JPEG, PNG, WebP, BMP or raw pixels"
-        ));
-    }
-    let text = data.trim_ascii_start();
-    if text.starts_with(b"<") || text.starts_with(b"HTTP/") || text.starts_with(b"{") {
-        return DecodeError::Unrecognised(
-            "text, not a picture; the camera may have answered with an error page".into(),
-        );
-    }
-    let head: Vec<_> = data.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    DecodeError::Unrecognised(format!(
-        "neither JPEG, PNG, WebP nor BMP; {} bytes that begin with {}",
-        data.len(),
-        head.join(" ")
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -372,7 +365,7 @@ mod tests {
 
     fn reason(data: &[u8]) -> &'static str {
         let picture = encoded(data);
-        let mut decoder = Decoder::new(LIMITS).expect("decoder");
+        let mut decoder = Decoder::new(LIMITS);
         let error = decoder.decode(&picture).expect_err("must not decode");
         assert!(DecodeError::REASONS.contains(&error.reason()));
         let text = error.to_string();
@@ -407,8 +400,8 @@ mod tests {
         for format in [ImageFormat::Jpeg, ImageFormat::Png, ImageFormat::WebP, ImageFormat::Bmp] {
             let data = file(format, 37, 23);
             let picture = encoded(&data);
-            let mut worker = Decoder::new(LIMITS).expect("decoder");
-            assert_eq!(worker.probe(&picture), Ok((37, 23)), "{format:?}");
+            let mut worker = Decoder::new(LIMITS);
+            assert_eq!(LIMITS.probe(&picture), Ok((37, 23)), "{format:?}");
             let decoded = worker.decode(&picture).unwrap_or_else(|e| panic!("{format:?}: {e}"));
             assert_eq!((decoded.width, decoded.height, decoded.damaged), (37, 23, false));
             let cut = encoded(&data[..data.len() / 2]);
@@ -421,9 +414,9 @@ mod tests {
         for format in [ImageFormat::Jpeg, ImageFormat::Png, ImageFormat::WebP, ImageFormat::Bmp] {
             let picture = encoded(&file(format, 40, 30));
             let limits = FrameLimits { max_pixels: 40 * 30 - 1, ..LIMITS };
-            let mut decoder = Decoder::new(limits).expect("decoder");
+            let mut decoder = Decoder::new(limits);
             let expected = DecodeError::TooManyPixels { width: 40, height: 30, limit: 1199 };
-            assert_eq!(decoder.probe(&picture), Err(expected), "{format:?}");
+            assert_eq!(limits.probe(&picture), Err(expected), "{format:?}");
             assert_eq!(decoder.decode(&picture).expect_err("limit").reason(), "too_many_pixels");
         }
     }
@@ -432,7 +425,7 @@ mod tests {
     fn a_jpeg_without_its_end_marker_is_whole_but_one_cut_short_is_not() {
         let mut data = file(ImageFormat::Jpeg, 64, 48);
         assert_eq!(data.split_off(data.len() - 2), [0xFF, 0xD9]);
-        let mut decoder = Decoder::new(LIMITS).expect("decoder");
+        let mut decoder = Decoder::new(LIMITS);
         assert!(decoder.decode(&encoded(&data)).is_ok());
         data.extend_from_slice(&[0; 1000]);
         assert!(decoder.decode(&encoded(&data)).is_ok(), "padding after a lost end marker");
@@ -443,7 +436,7 @@ mod tests {
     #[test]
     fn unknown_pixel_formats_are_unsupported() {
         let picture = Picture { data: Bytes::from_static(b"abc"), layout: Layout::Unknown(42) };
-        let mut decoder = Decoder::new(LIMITS).expect("decoder");
+        let mut decoder = Decoder::new(LIMITS);
         let error = decoder.decode(&picture).expect_err("unknown");
         assert_eq!((error.reason(), error.outcome()), ("unsupported", Outcome::Unsupported));
     }
@@ -453,7 +446,33 @@ mod tests {
         let spec =
             RawSpec { format: RawFormat::Gray8, width: u32::MAX, height: u32::MAX, stride: 0 };
         let picture = Picture { data: Bytes::from_static(b"abc"), layout: Layout::Raw(spec) };
-        let mut decoder = Decoder::new(LIMITS).expect("decoder");
+        let mut decoder = Decoder::new(LIMITS);
         assert_eq!(decoder.decode(&picture).expect_err("limit").reason(), "too_many_pixels");
+    }
+
+    #[test]
+    fn a_picture_that_was_never_finished_before_the_next_began_is_truncated() {
+        let whole = file(ImageFormat::Jpeg, 64, 48);
+        let mut two = whole[..whole.len() * 3 / 4].to_vec();
+        two.extend_from_slice(&whole);
+        assert_eq!(reason(&two), "truncated");
+        let mut finished = whole.clone();
+        finished.extend_from_slice(&whole);
+        assert!(Decoder::new(LIMITS).decode(&encoded(&finished)).is_ok());
+    }
+
+    #[test]
+    fn a_lost_end_marker_after_any_last_byte() {
+        // Entropy-coded data may end in a zero, which looks like padding.
+        for level in 0..=255 {
+            let mut out = Cursor::new(Vec::new());
+            image::GrayImage::from_fn(16, 8, |x, _| image::Luma([if x < 8 { 128 } else { level }]))
+                .write_to(&mut out, ImageFormat::Jpeg)
+                .expect("encode");
+            let mut data = out.into_inner();
+            data.truncate(data.len() - 2);
+            let result = Decoder::new(LIMITS).decode(&encoded(&data)).map(|d| d.damaged);
+            assert_eq!(result, Ok(false), "level {level}, last byte {:?}", data.last());
+        }
     }
 }

@@ -19,6 +19,8 @@ pub enum InferError {
     Broken { path: PathBuf, reason: String },
     #[error("labels: {0}")]
     Labels(String),
+    #[error("labels: cannot read {}: {reason}", path.display())]
+    NoLabels { path: PathBuf, reason: String },
     #[error("layout: {0}")]
     Layout(String),
     #[error("input-size: {0}")]

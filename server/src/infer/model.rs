@@ -1,5 +1,7 @@
 //! What a model file says about itself: class names and layout.
 
+use std::collections::BTreeMap;
+
 use super::InferError;
 
 /// Parses class names as exporters write them into a model's `names` metadata: a JSON list
@@ -10,6 +12,10 @@ use super::InferError;
 pub fn parse_names(text: &str) -> Option<Vec<String>> {
     if let Ok(names) = serde_json::from_str(text) {
         return Some(names);
+    }
+    if let Ok(numbered) = serde_json::from_str::<BTreeMap<usize, String>>(text) {
+        let in_order = numbered.keys().copied().eq(0..numbered.len());
+        return (in_order && !numbered.is_empty()).then(|| numbered.into_values().collect());
     }
     let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim();
     let mut names = Vec::new();
@@ -49,7 +55,7 @@ pub fn parse_label_file(text: &str) -> Vec<String> {
 }
 
 /// Settles the labels of a model with `classes` classes: the user's file, else the model's own
-/// metadata, else `class_0` and so on. The flag says whether the last was used.
+/// metadata, else, with a warning, `class_0` and so on.
 ///
 /// # Errors
 /// When the user's labels are not as many as the model's classes.
@@ -57,7 +63,7 @@ pub fn settle_labels(
     classes: usize,
     from_file: Option<Vec<String>>,
     from_model: Option<&str>,
-) -> Result<(Vec<String>, bool), InferError> {
+) -> Result<Vec<String>, InferError> {
     if let Some(labels) = from_file {
         if labels.len() != classes {
             return Err(InferError::Labels(format!(
@@ -65,11 +71,21 @@ pub fn settle_labels(
                 labels.len()
             )));
         }
-        return Ok((labels, false));
+        return Ok(labels);
     }
-    match from_model.and_then(parse_names) {
-        Some(names) if names.len() == classes => Ok((names, false)),
-        _ => Ok(((0..classes).map(|class| format!("class_{class}")).collect(), true)),
+    let names = from_model.and_then(parse_names);
+    let count = names.as_ref().map_or(0, Vec::len);
+    match names {
+        Some(names) if count == classes => Ok(names),
+        _ => {
+            tracing::warn!(
+                classes,
+                named = count,
+                "the model does not name its classes; they are called class_0 and so on \
+                 (--labels names them)"
+            );
+            Ok((0..classes).map(|class| format!("class_{class}")).collect())
+        }
     }
 }
 
@@ -93,6 +109,11 @@ mod tests {
     }
 
     #[test]
+    fn json_escapes_are_read() {
+        assert_eq!(parse_names(r#"{"0": "caf\u00e9"}"#), Some(vec!["café".into()]));
+    }
+
+    #[test]
     fn anything_else_is_not_names() {
         for text in ["", "red", "{}", "{1: 'red'}", "{0: 'red', 2: 'blue'}", "{0: 'red", "{0: red}"]
         {
@@ -106,10 +127,12 @@ mod tests {
         assert!(settle_labels(3, three(), None).is_ok());
         let error = settle_labels(80, three(), None).expect_err("count").to_string();
         assert_eq!(error, "labels: the file names 3 classes, the model has 80");
-        let (labels, made_up) = settle_labels(2, None, None).expect("numbered");
-        assert_eq!((labels, made_up), (vec!["class_0".into(), "class_1".into()], true));
-        let (labels, made_up) = settle_labels(1, None, Some("['x']")).expect("numbered");
-        assert_eq!((labels, made_up), (vec!["class_0".into()], true), "not JSON, not a dictionary");
+        let numbered = settle_labels(2, None, None).expect("numbered");
+        assert_eq!(numbered, ["class_0", "class_1"]);
+        let other = settle_labels(1, None, Some("['x']")).expect("numbered");
+        assert_eq!(other, ["class_0"], "neither JSON nor a dictionary");
+        let fewer = settle_labels(2, None, Some(r#"["x"]"#)).expect("numbered");
+        assert_eq!(fewer, ["class_0", "class_1"]);
     }
 
     #[test]

@@ -43,8 +43,6 @@ pub struct OnnxModel {
     pub family: &'static Family,
     /// Pictures per run, at most.
     pub batch: usize,
-    /// Class names were not known and have been numbered.
-    pub labels_made_up: bool,
     half: bool,
     /// Stride of inputs that fit their picture; `None` when every picture gets the whole input.
     adaptive: Option<u32>,
@@ -90,7 +88,11 @@ impl OnnxModel {
         let size = declared.settle_size(config.input_size, likely)?;
         let batch = declared.settle_batch(config.batch)?;
         let mut network = Network::new(session, declared.half);
-        let dims = network.try_out(size, 1)?;
+        // A model that cannot run is as broken as one that cannot be read.
+        let dims = network.try_out(size, 1).map_err(|error| InferError::Broken {
+            path: path.clone(),
+            reason: error.to_string(),
+        })?;
         let family = named
             .or_else(|| Family::guess(&dims, size))
             .ok_or_else(|| unknown_layout(&dims, size))?;
@@ -101,8 +103,7 @@ impl OnnxModel {
             ))
         })?;
         let classes = family.classes(output).unwrap_or(0);
-        let (labels, labels_made_up) =
-            model::settle_labels(classes, labels, declared.names.as_deref())?;
+        let labels = model::settle_labels(classes, labels, declared.names.as_deref())?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Self {
             environment,
@@ -112,7 +113,6 @@ impl OnnxModel {
             input: InputSpec { order: family.order, scale: family.scale, pad: family.pad },
             family,
             batch,
-            labels_made_up,
             half: declared.half,
             adaptive: declared.settle_shape(config.input_shape, family),
         })
@@ -234,7 +234,7 @@ fn missing_hint(path: &Path, error: &std::io::Error) -> String {
 fn read_labels(path: &Path) -> Result<Vec<String>, InferError> {
     fs::read_to_string(path)
         .map(|text| model::parse_label_file(&text))
-        .map_err(|error| InferError::Labels(format!("cannot read {}: {error}", path.display())))
+        .map_err(|error| InferError::NoLabels { path: path.to_owned(), reason: error.to_string() })
 }
 
 /// ONNX Runtime allows one library and one environment per process; a second server in it (tests do

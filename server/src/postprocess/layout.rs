@@ -172,7 +172,8 @@ pub fn candidates(
     let header = family.header();
     let mut push = |cell: Option<Cell>, best: (usize, f32), xywh: [f32; 4]| {
         let bbox = decode_box(xywh, cell);
-        let finite = [bbox.x1, bbox.y1, bbox.x2, bbox.y2].iter().all(|edge| edge.is_finite());
+        let finite =
+            [best.1, bbox.x1, bbox.y1, bbox.x2, bbox.y2].iter().all(|edge| edge.is_finite());
         if finite {
             out.push(Candidate { bbox, score: best.1.min(1.0), class: best.0 as u32 });
         }
@@ -354,8 +355,12 @@ mod tests {
                 assert_eq!(found.len(), usize::from(survives), "{bad} at {attribute}");
             }
         }
-        let mut output = vec![f32::NAN; 42 * 7];
-        output[0] = 1.0;
-        assert_eq!(find(&YOLOX, &[1, 42, 7], (32, 64), &output), []);
+        for bad in [f32::NAN, f32::INFINITY] {
+            let output = vec![bad; 42 * 7];
+            assert_eq!(find(&YOLOX, &[1, 42, 7], (32, 64), &output), []);
+            let mut output = vec![0.5; 42 * 7];
+            output[4] = bad;
+            assert_eq!(find(&YOLOX, &[1, 42, 7], (32, 64), &output), [], "objectness {bad}");
+        }
     }
 }

@@ -35,7 +35,11 @@ pub fn suppress(
     kept: &mut Vec<Candidate>,
 ) {
     kept.clear();
-    candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
+    // Ties in the order of the boxes' edges, so that the result does not depend on the sort.
+    let edges = |c: &Candidate| [c.bbox.x1, c.bbox.y1, c.bbox.x2, c.bbox.y2].map(f32::to_bits);
+    candidates.sort_unstable_by(|a, b| {
+        b.score.total_cmp(&a.score).then_with(|| (a.class, edges(a)).cmp(&(b.class, edges(b))))
+    });
     candidates.truncate(NMS_MAX_CANDIDATES);
     for candidate in candidates.iter() {
         if kept.len() == options.max_detections {

@@ -156,7 +156,7 @@ impl Metrics {
                 Unit::Seconds,
                 &[],
             ),
-            streams: to.gauge(STREAMS, "Cameras connected now", &[]),
+            streams: to.gauge(STREAMS, "Streams and calls served now", &[]),
             streams_opened: to.counter(STREAMS_OPENED, "Streams accepted since start", &[]),
             decode_bytes: to.counter(DECODE_BYTES, "Bytes of frames given to the decoder", &[]),
             damaged_frames: to.counter(
@@ -285,6 +285,12 @@ mod tests {
             };
             (sum("vedette_frames_received_total "), sum("vedette_frames_total{"))
         }
+    }
+
+    #[test]
+    fn outcomes_and_refusals_are_indexed_in_their_order() {
+        assert!(Outcome::ALL.iter().enumerate().all(|(at, o)| *o as usize == at));
+        assert!(Refusal::ALL.iter().enumerate().all(|(at, r)| *r as usize == at));
     }
 
     #[test]

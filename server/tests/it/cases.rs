@@ -364,6 +364,38 @@ async fn d22_frame_above_the_usual_message_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn d01_tables_are_not_borrowed_from_another_camera() {
+    let server = TestServer::start(Settings { workers: Some(1), ..cells("cells_v8.onnx") }).await;
+    let mut usb = server.camera("usb").await;
+    let mut other = server.camera("other").await;
+    for (id, file) in ["progressive_420.jpg", "gray_progressive.jpg"].iter().enumerate() {
+        other.detect(id as u64, &bytes(file)).await;
+        assert_squares(&usb.detect(id as u64, &bytes("mjpeg_no_dht.jpg")).await, &SQUARES, 2);
+    }
+    assert!(server.metric("vedette_damaged_frames_total") < 0.5);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn d04_cut_pictures_of_every_kind() {
+    let cut = |file: &str, keep: usize| {
+        let data = bytes(file);
+        data[..data.len() * keep / 100].to_vec()
+    };
+    let good = bytes("base_640x360.jpg");
+    let server = TestServer::start(cells("cells_v8.onnx")).await;
+    let mut camera = server.camera("cut").await;
+    // What is left of one frame, and the next directly behind it.
+    let joined = [bytes("truncated_50.jpg"), good.clone()].concat();
+    for data in [joined, cut("cmyk_adobe.jpg", 50), cut("png_rgba.png", 50), cut("still.bmp", 50)] {
+        let answer = camera.detect(1, &data).await;
+        assert_eq!(answer.outcome(), Outcome::BadImage, "{}", answer.detail);
+    }
+    assert_squares(&camera.detect(2, &good).await, &SQUARES, 2);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn every_case_file_leaves_its_stream_alive() {
     let server = TestServer::start(cells("cells_v8.onnx")).await;
     let mut camera: Camera = server.camera("all").await;

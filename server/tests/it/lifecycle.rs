@@ -108,7 +108,19 @@ fn unknown_keys_in_file_and_environment() {
     let output = command(&[]).env("VEDETTE_WROKERS", "2").output().expect("runs");
     let (code, text) = one_line(&output);
     assert_eq!(code, 64);
-    assert!(text.contains("wrokers: unknown key") && text.contains("VEDETTE_"), "{text}");
+    assert!(text.contains("VEDETTE_WROKERS: unknown key"), "{text}");
+}
+
+#[test]
+fn kubernetes_service_links_are_not_settings() {
+    let output = command(&["--print-config"])
+        .env("VEDETTE_SERVICE_HOST", "10.0.0.1")
+        .env("VEDETTE_PORT", "tcp://10.0.0.1:50051")
+        .env("VEDETTE_PORT_50051_TCP_ADDR", "10.0.0.1")
+        .env("VEDETTE_SERVER_SERVICE_PORT_GRPC", "50051")
+        .output()
+        .expect("runs");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -123,8 +135,8 @@ fn environment_wins_over_the_file_and_flags_over_both() {
         .expect("runs");
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8_lossy(&output.stdout);
-    for line in ["workers = 4", "batch = 3", "iou = 0.2"] {
-        assert!(text.lines().any(|l| l.starts_with(line)), "{line} in {text}");
+    for line in ["workers = 4", "batch = 3", "iou = 0.2", "confidence = 0.25"] {
+        assert!(text.lines().any(|l| l == line), "{line} in {text}");
     }
 }
 
@@ -280,6 +292,34 @@ async fn termination_answers_every_accepted_frame() {
     // A watcher of the health service is still there, and does not hold up the end.
     let (code, out, err) = server.end();
     assert_eq!((code, out.as_str()), (Some(0), ""), "{err}");
+}
+
+/// The same with a real network: the runtime's library is unloaded only once no worker uses it.
+#[tokio::test(flavor = "multi_thread")]
+async fn termination_with_the_real_network() {
+    let runtime = fetched("onnxruntime/libonnxruntime.so");
+    let model = fixture("models/cells_v8.onnx");
+    let server = Server::start(&[
+        "--runtime-lib",
+        runtime.to_str().expect("Unicode"),
+        "--model",
+        model.to_str().expect("Unicode"),
+        "--grace-seconds",
+        "30",
+    ]);
+    let mut camera = Camera::open(&mut connect(server.addr).await, "cam").await.expect("accepted");
+    let picture = crate::common::bytes("scene_1080p.jpg");
+    camera.detect(0, &picture).await;
+    for id in 1..4 {
+        camera.send_picture(id, &picture).await;
+    }
+    server.signal("TERM");
+    let (answers, status) = camera.rest_and_status().await;
+    let status = status.expect("a stream cut by shutdown ends with a status");
+    let accepted = status.metadata().get(ACCEPTED_FRAMES_KEY).expect("the number accepted");
+    assert_eq!(accepted.to_str().expect("ASCII"), (answers.len() + 1).to_string());
+    let (code, _, err) = server.end();
+    assert_eq!(code, Some(0), "{err}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
