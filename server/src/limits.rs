@@ -63,6 +63,10 @@ pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time at shutdown to take in frames that have already arrived on a stream.
 pub const DRAIN_READ: Duration = Duration::from_millis(100);
 
+/// Time at shutdown between the end of the last stream and the closing of connections: several round
+/// trips to a far camera.
+pub const DRAIN_LINGER: Duration = Duration::from_millis(500);
+
 /// Part of the grace time kept back for closing down after the last answer.
 pub const GRACE_RESERVE: Duration = Duration::from_millis(250);
 

@@ -24,7 +24,7 @@ use crate::{
     error::ServeError,
     ingress::Ingress,
     limits::{
-        ACCEPT_PAUSE, CONNECTION_WINDOW_BYTES, GRACE_RESERVE, KEEPALIVE_INTERVAL,
+        ACCEPT_PAUSE, CONNECTION_WINDOW_BYTES, DRAIN_LINGER, GRACE_RESERVE, KEEPALIVE_INTERVAL,
         KEEPALIVE_TIMEOUT, METRICS_UPKEEP, OVERSIZE_FACTOR, REQUEST_OVERHEAD_BYTES,
         STREAM_WINDOW_BYTES, STREAMS_PER_CONNECTION, TCP_KEEPALIVE,
     },
@@ -48,7 +48,10 @@ pub struct Running {
     admission: Arc<Admission>,
     pipeline: Pipeline,
     health: HealthReporter,
+    /// Cancelled, streams are read no further and end once their frames are answered.
     drain: CancellationToken,
+    /// Cancelled, connections close once their streams have ended.
+    close: CancellationToken,
     grace: Duration,
     serving: JoinHandle<Result<(), tonic::transport::Error>>,
     helpers: Vec<JoinHandle<()>>,
@@ -73,7 +76,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
             .map_err(|error| ServeError::Loading(error.to_string()))??
     };
     let admission = Arc::clone(&pipeline.admission);
-    let drain = CancellationToken::new();
+    let (drain, close) = (CancellationToken::new(), CancellationToken::new());
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<Service>().await;
 
@@ -89,7 +92,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         Arc::clone(&metrics),
     );
     let serving = {
-        let drain = drain.clone();
+        let close = close.clone();
         let router = Server::builder()
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
@@ -104,7 +107,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
             .with_keepalive(Some(TCP_KEEPALIVE))
             .then(pause_after_failure);
         tokio::spawn(async move {
-            router.serve_with_incoming_shutdown(incoming, drain.cancelled_owned()).await
+            router.serve_with_incoming_shutdown(incoming, close.cancelled_owned()).await
         })
     };
     metrics.ready.set(1.0);
@@ -134,6 +137,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         pipeline,
         health,
         drain,
+        close,
         grace,
         serving,
         helpers,
@@ -164,10 +168,13 @@ impl Running {
             while self.admission.cameras() > 0 {
                 tokio::time::sleep(DRAIN_POLL).await;
             }
+            // Clients read their last answers and stop sending. A socket that is closed while frames
+            // still arrive is reset, and what its peer has not read by then is lost.
+            tokio::time::sleep(DRAIN_LINGER).await;
             // Watchers of the health service would keep their connections open for ever.
             self.health.clear_service_status("").await;
             self.health.clear_service_status(<Service as NamedService>::NAME).await;
-            // Ends when the last answers have left through the sockets.
+            self.close.cancel();
             transport_result((&mut self.serving).await)
         };
         let ended = tokio::select! {
