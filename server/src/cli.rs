@@ -2,18 +2,22 @@
 
 use std::path::PathBuf;
 
-use clap::{CommandFactory, FromArgMatches, Parser, error::ContextKind};
+use clap::{
+    CommandFactory, FromArgMatches, Parser,
+    error::{ContextKind, ContextValue},
+};
 
 use crate::settings::{CONFIG_KEY, ConfigError, ENV_PREFIX, Settings};
 
 const AFTER_HELP: &str = "\
-Every flag can also be set in the environment (--max-cameras: VEDETTE_MAX_CAMERAS) or in a TOML file
-(max_cameras = 64), named by --config or VEDETTE_CONFIG. Flags win over the environment, that over the
-file. --print-config prints the result as such a file.
+Every flag can also be set in the environment (--max-cameras: VEDETTE_MAX_CAMERAS) or in a
+TOML file (max_cameras = 64) named by --config or VEDETTE_CONFIG. Flags win over the
+environment, that over the file. --print-config prints the result as such a file.
 
 Once cameras can connect, one line appears on stdout: listening on ADDR. Logs go to stderr.
-SIGTERM or Ctrl-C drains: no new streams, frames in hand are answered, then exit 0; a second one ends
-at once. Exit codes: 0 stopped, 64 bad setting, 65 bad model, 66 missing file, 69 port taken, 70 failure.
+SIGTERM or Ctrl-C drains: no new streams, frames in hand are answered, then exit 0; a second
+one ends at once. Exit codes: 0 stopped, 64 bad setting, 65 bad model, 66 missing file,
+69 port taken, 70 failure.
 
 Examples:
   vedette-server
@@ -74,12 +78,17 @@ fn config_from_env() -> Option<PathBuf> {
 fn one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let gist = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    let suggestion = error
-        .get(ContextKind::SuggestedArg)
-        .or_else(|| error.get(ContextKind::SuggestedValue))
-        .map(|suggestion| format!("; did you mean {suggestion}?"))
-        .unwrap_or_default();
-    format!("{gist}{suggestion} (see --help)")
+    let suggested = [ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    let hint = match suggested.into_iter().find_map(|kind| error.get(kind)) {
+        Some(suggestion) => format!("; did you mean {suggestion}?"),
+        None => match error.get(ContextKind::ValidValue) {
+            Some(ContextValue::Strings(values)) if !values.is_empty() => {
+                format!("; one of {}", values.join(", "))
+            }
+            _ => String::new(),
+        },
+    };
+    format!("{gist}{hint} (see --help)")
 }
 
 #[cfg(test)]
@@ -102,6 +111,7 @@ mod tests {
         assert!(!error.contains('\n'), "{error}");
         let error = run(&["--backend", "gpu"]).expect_err("value").0;
         assert!(error.contains("gpu") && error.contains("--backend"), "{error}");
+        assert!(error.contains("one of onnx, spin"), "{error}");
     }
 
     #[test]

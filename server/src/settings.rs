@@ -74,12 +74,6 @@ impl FromStr for PixelCount {
     }
 }
 
-impl fmt::Display for PixelCount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// Numbers and text both parse: TOML and the environment hand over `416` as a number.
 fn from_number_or_text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(
     deserializer: D,
@@ -97,21 +91,29 @@ fn from_number_or_text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(
     text.parse().map_err(de::Error::custom)
 }
 
-macro_rules! serde_as_text {
-    ($($name:ty),*) => {$(
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                from_number_or_text(deserializer)
-            }
-        }
-    )*};
+impl Serialize for InputSize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
-serde_as_text!(InputSize, PixelCount);
+
+impl<'de> Deserialize<'de> for InputSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_number_or_text(deserializer)
+    }
+}
+
+impl Serialize for PixelCount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for PixelCount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_number_or_text(deserializer)
+    }
+}
 
 /// What stands in for the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
