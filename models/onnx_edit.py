@@ -28,6 +28,8 @@ ENTRY_KEY, ENTRY_VALUE = 1, 2
 
 INT64 = 7  # TensorProto.DataType
 
+RESHAPE = struct.Struct("<3q")  # a Reshape's shape of three dimensions, as raw_data holds it
+
 Dim = int | str
 
 
@@ -132,7 +134,15 @@ def first(data: bytes, number: int) -> Field | None:
 def text(data: bytes, number: int) -> str:
     """A string field, empty when absent."""
     field = first(data, number)
-    return field.payload().decode() if field else ""
+    return decoded(field) if field else ""
+
+
+def decoded(field: Field) -> str:
+    """Content of a string field."""
+    try:
+        return field.payload().decode()
+    except UnicodeDecodeError as error:
+        raise OnnxError(f"field {field.number} is not text: {field.payload()[:20]!r}") from error
 
 
 def check_model(model: bytes) -> None:
@@ -240,7 +250,9 @@ def yolox_dynamic(model: bytes) -> bytes:
     for field in fields(graph):
         if field.number == GRAPH_NODE and text(field.payload(), NODE_OP_TYPE) == "Reshape":
             inputs_of = [f for f in fields(field.payload()) if f.number == NODE_INPUT]
-            shape_constants.add(inputs_of[1].payload().decode())
+            if len(inputs_of) < 2:
+                raise OnnxError("not a stock YOLOX: a Reshape without a shape")
+            shape_constants.add(decoded(inputs_of[1]))
     opened: list[str] = []
 
     def open_batch(tensor: bytes) -> bytes:
@@ -250,11 +262,13 @@ def yolox_dynamic(model: bytes) -> bytes:
         kind = first(tensor, TENSOR_DATA_TYPE)
         if raw is None or kind is None or kind.value != INT64:
             return tensor
-        shape = struct.unpack(f"<{len(raw.payload()) // 8}q", raw.payload())
+        if len(raw.payload()) != RESHAPE.size:
+            return tensor
+        shape = RESHAPE.unpack(raw.payload())
         if shape not in ((1, values, -1), (0, values, -1)):
             return tensor
         opened.append(text(tensor, TENSOR_NAME))
-        return rewrite(tensor, {TENSOR_RAW: lambda _old: struct.pack("<3q", 0, *shape[1:])})
+        return rewrite(tensor, {TENSOR_RAW: lambda _old: RESHAPE.pack(0, *shape[1:])})
 
     edited = rewrite(
         graph,

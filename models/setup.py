@@ -30,20 +30,15 @@ from typing import Any, NoReturn
 import fetch
 import onnx_edit
 from fetch import Progress, SetupError
-from parts import (
-    HERE,
-    PYTHON_ENV_BYTES,
-    Component,
-    Context,
-    PythonEnv,
-    Tools,
-    model,
-    pictures,
-    runtime,
-)
+from parts import HERE, Component, Context, model, pictures, runtime
+from pyenv import PYTHON_ENV_BYTES, PythonEnv
+from tools import Tools
 
 EXIT_FAILED = 1
 EXIT_USAGE = 64
+
+# What the manifest's key `schema` has to say: raised when a key changes its meaning or goes away.
+SCHEMA = 1
 
 # The lines above and the syntax of this file are also understood by Python 3.8, so that an older
 # interpreter prints the one line instead of a syntax error.
@@ -52,11 +47,19 @@ EXIT_USAGE = 64
 def load_manifest(path: Path) -> dict[str, Any]:
     """The manifest as tables."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        manifest = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SetupError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SetupError(f"{path} is not UTF-8 text; save it as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise SetupError(f"{path}: {error}") from error
+    if (found := manifest.get("schema")) != SCHEMA:
+        raise SetupError(
+            f"{path}: schema is {'missing' if found is None else repr(found)}, this set-up reads "
+            f"schema = {SCHEMA}; take both from the same version of Vedette"
+        )
+    return manifest
 
 
 def components(manifest: dict[str, Any], base: Path, args: argparse.Namespace) -> list[Component]:

@@ -10,11 +10,9 @@ import errno
 import io
 import json
 import os
-import struct
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
 import zipfile
 from collections.abc import Iterator
@@ -26,97 +24,8 @@ import fetch
 import onnx_edit
 import parts
 import setup
-
-RESHAPE_BYTES = struct.pack("<3q", 1, 7, -1)
-
-
-def shaped(name: str, dims: list[onnx_edit.Dim]) -> bytes:
-    """A ValueInfoProto of a float tensor."""
-    put = onnx_edit.put_bytes
-    tensor = onnx_edit.put_int(1, 1) + put(2, onnx_edit.tensor_shape(dims))
-    return put(1, name.encode()) + put(2, put(1, tensor))
-
-
-def tiny_yolox(reshapes: int = 3) -> bytes:
-    """A model that has what the edit looks at and little else: two classes, three heads."""
-    put, number = onnx_edit.put_bytes, onnx_edit.put_int
-    graph = b""
-    for head in range(reshapes):
-        node = put(1, b"x%d" % head) + put(1, b"shape%d" % head) + put(4, b"Reshape")
-        graph += put(onnx_edit.GRAPH_NODE, node)
-        tensor = number(1, 3) + number(2, 7) + put(8, b"shape%d" % head) + put(9, RESHAPE_BYTES)
-        graph += put(onnx_edit.GRAPH_INITIALIZER, tensor)
-    # The same bytes in a constant that is no Reshape's must stay.
-    other = number(1, 3) + number(2, 7) + put(8, b"other") + put(9, RESHAPE_BYTES)
-    graph += put(onnx_edit.GRAPH_INITIALIZER, other)
-    graph += put(onnx_edit.GRAPH_INPUT, shaped("images", [1, 3, 64, 64]))
-    graph += put(onnx_edit.GRAPH_OUTPUT, shaped("output", [1, 84, 7]))
-    graph += put(onnx_edit.GRAPH_VALUE_INFO, shaped("x0", [1, 7, 64]))
-    entry = put(1, b"from") + put(2, b"elsewhere")
-    return number(1, 6) + put(2, b"test") + put(7, graph) + put(14, entry)
-
-
-class WireFormat(unittest.TestCase):
-    """The protobuf editor."""
-
-    def test_varints_of_every_length_come_back(self) -> None:
-        """1 to 10 bytes."""
-        for value in (0, 1, 127, 128, 300, 2**32, 2**63 - 1, 2**64 - 1):
-            encoded = onnx_edit.varint(value)
-            self.assertEqual(onnx_edit.read_varint(encoded, 0), (value, len(encoded)))
-
-    def test_fields_that_are_not_edited_keep_their_bytes(self) -> None:
-        """Also an unknown field of each wire type and a varint longer than it needs to be."""
-        data = b"\x80\x01\x05" + b"\x89\x01" + bytes(8) + b"\x95\x01" + bytes(4) + b"\x08\x81\x00"
-        self.assertEqual(onnx_edit.rewrite(data, {}), data)
-        self.assertEqual([field.number for field in onnx_edit.fields(data)], [16, 17, 18, 1])
-
-    def test_damaged_messages_are_refused(self) -> None:
-        """Truncated length, varint, fixed field; group; field 0."""
-        for data in (
-            b"\x0a\x05ab",
-            b"\x08\x80",
-            b"\x09\x00",
-            b"\x0b",
-            b"\x02\x00",
-            b"\x08" + b"\xff" * 11,
-        ):
-            with self.subTest(data=data), self.assertRaises(onnx_edit.OnnxError):
-                list(onnx_edit.fields(data))
-
-    def test_the_edit_opens_batch_and_size(self) -> None:
-        """Declared shapes, Reshape constants, stale inner shapes; everything else as it was."""
-        edited = onnx_edit.yolox_dynamic(tiny_yolox())
-        self.assertEqual(
-            onnx_edit.io_shapes(edited),
-            ([["batch", 3, "height", "width"]], [["batch", "anchors", 7]]),
-        )
-        graph = onnx_edit.first(edited, onnx_edit.MODEL_GRAPH)
-        assert graph is not None
-        tensors = [f for f in onnx_edit.fields(graph.payload()) if f.number == 5]
-        raws = [onnx_edit.first(t.payload(), onnx_edit.TENSOR_RAW) for t in tensors]
-        firsts = [struct.unpack("<3q", raw.payload())[0] for raw in raws if raw]
-        self.assertEqual(firsts, [0, 0, 0, 1])
-        self.assertFalse(any(f.number == 13 for f in onnx_edit.fields(graph.payload())))
-        self.assertEqual(onnx_edit.yolox_dynamic(edited), edited, "a second time changes nothing")
-
-    def test_the_edit_refuses_another_network(self) -> None:
-        """One head less, or no graph."""
-        for model in (tiny_yolox(reshapes=2), b"\x08\x06"):
-            with self.subTest(model=model[:4]), self.assertRaises(onnx_edit.OnnxError):
-                onnx_edit.yolox_dynamic(model)
-
-    def test_metadata_is_replaced_or_kept(self) -> None:
-        """With `keep`, entries of other keys stay."""
-        model = tiny_yolox()
-        self.assertEqual(onnx_edit.metadata(model), {"from": "elsewhere"})
-        alone = onnx_edit.with_metadata(model, {"names": "[]"}, keep=False)
-        self.assertEqual(onnx_edit.metadata(alone), {"names": "[]"})
-        both = onnx_edit.with_metadata(model, {"names": "é"}, keep=True)
-        self.assertEqual(onnx_edit.metadata(both), {"from": "elsewhere", "names": "é"})
-        replaced = onnx_edit.with_metadata(model, {"from": "here"}, keep=True)
-        self.assertEqual(onnx_edit.metadata(replaced), {"from": "here"})
-
+import tools
+from test_onnx_edit import tiny_yolox
 
 class SetUp(unittest.TestCase):
     """The tool as it is called, with pip replaced by a stand-in."""
@@ -358,19 +267,24 @@ class SetUp(unittest.TestCase):
             {"commands": ["no-such-tool", "sh"], "why": "tests", "apt": ["other-package"]},
         ]
         with (
-            mock.patch("parts.os.geteuid", lambda: 1000),
-            mock.patch.object(parts, "PACKAGE_MANAGERS", {"sh": "apt-get install -y"}),
+            mock.patch("tools.os.geteuid", lambda: 1000),
+            mock.patch.object(tools, "PACKAGE_MANAGERS", {"sh": "apt-get install -y"}),
         ):
             line = self.assert_fails("--only=tools", says="no-such-tool (tests)")
         self.assertIn("Run: sudo apt-get install -y no-such-package\n", line)
 
     def test_a_second_run_waits_for_the_first(self) -> None:
         """And then finds the work done."""
+        say = fetch.Progress.say
         with self.running_elsewhere() as release:
-            timer = threading.Timer(0.2, release)
-            timer.start()
-            status, out, _ = self.run_tool("--only=pictures")
-            timer.join()
+
+            def say_and_release(progress: fetch.Progress, line: str) -> None:
+                say(progress, line)
+                if "waiting" in line:
+                    release()
+
+            with mock.patch.object(fetch.Progress, "say", say_and_release):
+                status, out, _ = self.run_tool("--only=pictures")
         self.assertEqual(status, 0)
         self.assertIn("another set-up is at work", out)
 
@@ -439,6 +353,32 @@ class SetUp(unittest.TestCase):
         self.assert_fails("--only=mine", says=f"models.mine: no such file: {path}")
         self.own(edit="magic")
         self.assert_fails("--only=mine", says="unknown edit 'magic'; known: yolox-dynamic")
+        self.own(edit="yolox-dynamic").write_bytes(tiny_yolox().replace(b"shape1", b"\xff" * 6))
+        self.assert_fails("--only=mine", says=f"models.mine: {path}: field ")
+
+    def test_a_users_labels_may_come_from_anywhere(self) -> None:
+        """From ~, with a byte order mark; what cannot be read is named."""
+        self.own(labels="~/l.txt")
+        labels = self.base / "l.txt"
+        labels.write_bytes(b"\xef\xbb\xbfcat\r\nd\xc3\xb6g\r\n")
+        with mock.patch.dict(os.environ, HOME=str(self.base)):
+            self.assertEqual(self.run_tool("--only=mine")[0], 0)
+            copy = (self.cache / "mine.onnx").read_bytes()
+            self.assertEqual(json.loads(onnx_edit.metadata(copy)["names"]), ["cat", "dög"])
+            labels.write_bytes(b"cat\nd\xf6g\n")
+            self.assert_fails("--only=mine", says=f"labels: {labels} is not UTF-8 text")
+            labels.unlink()
+            self.assert_fails("--only=mine", says=f"labels: cannot read {labels}: No such file")
+        self.own(labels="~nobody-of-that-name/l.txt")
+        self.assert_fails("--only=mine", says="~nobody-of-that-name/l.txt: there is no such user")
+
+    def test_a_users_entry_is_checked(self) -> None:
+        """Values of the wrong kind, by key."""
+        wrong = [("labels", 3), ("layout", ["yolox"]), ("input", [640]), ("input", "640")]
+        for key, value in wrong:
+            self.own(**{key: value})
+            with self.subTest(key=key, value=value):
+                self.assert_fails("--only=mine", says=f"models.mine: {key} = {value!r} is not ")
 
 
 class Manifest(unittest.TestCase):
@@ -461,6 +401,19 @@ class Manifest(unittest.TestCase):
                         for output in part.outputs:
                             self.assertRegex(output.sha256, "^[0-9a-f]{64}$")
                             self.assertGreater(output.bytes, 0)
+
+    def test_another_schema_is_refused(self) -> None:
+        """Also none at all, and bytes that are no text."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "manifest.toml")
+            for text, says in [
+                (b"schema = 2", "schema is 2, this set-up reads schema = 1; "),
+                (b"[models]", "schema is missing, "),
+                (b"schema = 1 # \xff", "is not UTF-8 text"),
+            ]:
+                path.write_bytes(text)
+                with self.subTest(text=text), self.assertRaisesRegex(fetch.SetupError, says):
+                    setup.load_manifest(path)
 
     def test_the_labels_are_the_80_of_coco(self) -> None:
         """In training order."""

@@ -16,12 +16,10 @@ import io
 import json
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,7 +46,8 @@ except ImportError as error:
 CONFIDENCE = 0.001
 IOU = 0.65
 MAX_DETECTIONS = 300
-# Longest wait for the server to start, for one answer, and for it to stop.
+# Longest wait for the server to start, for one answer and for the end of the stream after the last
+# one, and for it to stop.
 START_SECONDS = 30.0
 ANSWER_SECONDS = 60.0
 STOP_SECONDS = 20.0
@@ -127,7 +126,9 @@ def server_answers(files: dict[int, Path], address: str, size: int) -> dict[int,
                     budget_ms=int(ANSWER_SECONDS * 1000),
                 )
             )
-            reply = next(replies)
+            reply = next_reply(replies)
+            if reply is None:
+                raise CannotRun(f"{path.name}: the server ended the stream instead of answering")
             if reply.frame_id != image_id or reply.outcome != messages.OK:
                 outcome = messages.Outcome.Name(reply.outcome)
                 raise CannotRun(f"{path.name}: {outcome} {reply.detail} (frame {reply.frame_id})")
@@ -143,9 +144,26 @@ def server_answers(files: dict[int, Path], address: str, size: int) -> dict[int,
                 for found in reply.objects
             ]
         requests.put(None)
-        if any(True for _ in replies):
+        if next_reply(replies) is not None:
             raise CannotRun("the server answered more often than it was asked")
         return answers
+
+
+def next_reply(replies: Any) -> Any | None:
+    """The next answer; None once the server has ended the stream.
+
+    gRPC's own deadline is one for the whole stream; this one is for each answer.
+    """
+    timer = threading.Timer(ANSWER_SECONDS, replies.cancel)
+    timer.start()
+    try:
+        return next(replies, None)
+    except grpc.RpcError as error:
+        if error.code() is grpc.StatusCode.CANCELLED:
+            raise CannotRun(f"nothing from the server within {ANSWER_SECONDS:g} s") from error
+        raise
+    finally:
+        timer.cancel()
 
 
 def check_server(info: Any, size: int) -> None:
@@ -161,20 +179,11 @@ def check_server(info: Any, size: int) -> None:
             raise CannotRun(f"the server runs with {flag} {got:g}, needed is {wanted:g}")
 
 
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextlib.contextmanager
 def running_server(binary: Path, model: Path, size: int, extra: list[str]) -> Iterator[str]:
     """Starts a server of our own and yields its address."""
-    address = f"127.0.0.1:{free_port()}"
     command = [
-        str(binary), "--addr", address, "--admin-addr", f"127.0.0.1:{free_port()}",
+        str(binary), "--addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
         "--model", str(model), "--input-size", str(size), "--confidence", str(CONFIDENCE),
         "--iou", str(IOU), "--max-detections", str(MAX_DETECTIONS), *extra,
     ]  # fmt: skip
@@ -188,14 +197,16 @@ def running_server(binary: Path, model: Path, size: int, extra: list[str]) -> It
             text=True,
         )
         try:
-            serving = threading.Event()
-            threading.Thread(target=watch, args=(server, serving), daemon=True).start()
-            deadline = time.monotonic() + START_SECONDS
-            while not serving.wait(0.05):
-                if server.poll() is not None or time.monotonic() > deadline:
-                    log.seek(0)
-                    last = (log.read().strip().splitlines() or ["no output"])[-1]
-                    raise CannotRun(f"the server did not start: {last}")
+            started: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+            threading.Thread(target=watch, args=(server, started), daemon=True).start()
+            try:
+                address = started.get(timeout=START_SECONDS)
+            except queue.Empty:
+                address = None
+            if address is None:
+                log.seek(0)
+                last = (log.read().strip().splitlines() or ["no output"])[-1]
+                raise CannotRun(f"the server did not start: {last}")
             yield address
         finally:
             server.send_signal(signal.SIGTERM)
@@ -206,12 +217,16 @@ def running_server(binary: Path, model: Path, size: int, extra: list[str]) -> It
                 server.wait()
 
 
-def watch(server: subprocess.Popen[str], serving: threading.Event) -> None:
-    """Reads the server's output to its end, so that it never blocks, and tells when it serves."""
+def watch(server: subprocess.Popen[str], started: queue.SimpleQueue[str | None]) -> None:
+    """Reads the server's output to its end, so that it never blocks.
+
+    Tells the address once the server listens, and None at the end.
+    """
     if server.stdout is not None:
         for line in server.stdout:
             if line.startswith("listening on "):
-                serving.set()
+                started.put(line.removeprefix("listening on ").strip())
+    started.put(None)
 
 
 # ---- Scoring ---------------------------------------------------------------------------------
@@ -225,9 +240,14 @@ def load_truth(images: Path) -> tuple[COCO, dict[int, Path]]:
             f"no {annotations}: name a folder that holds pictures and their boxes in COCO's "
             "format as instances.json with --images DIR (a part of COCO val2017, for example)"
         )
-    with contextlib.redirect_stdout(io.StringIO()):
-        truth = COCO(str(annotations))
-    files = {image["id"]: images / image["file_name"] for image in truth.dataset["images"]}
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            truth = COCO(str(annotations))
+        files = {image["id"]: images / image["file_name"] for image in truth.dataset["images"]}
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        raise CannotRun(f"{annotations} is not in COCO's format: {error!r}") from error
+    if not files:
+        raise CannotRun(f"{annotations} names no pictures")
     missing = [path.name for path in files.values() if not path.is_file()]
     if missing:
         raise CannotRun(f"{len(missing)} pictures are not in {images}, such as {missing[0]}")
@@ -312,12 +332,13 @@ def parse_arguments() -> argparse.Namespace:
 def measure(args: argparse.Namespace) -> int:
     """Runs the pipelines, prints the table, and returns the exit status."""
     truth, files = load_truth(args.images)
-    model, size = args.model.absolute(), args.input_size
+    # The server is started in another folder than the caller's.
+    model, binary, size = args.model.absolute(), args.server.absolute(), args.input_size
     if not model.is_file():
         raise CannotRun(f"no {model}: run python3 models/setup.py")
-    if not (args.reference_only or args.addr or args.server.is_file()):
+    if not (args.reference_only or args.addr or binary.is_file()):
         raise CannotRun(
-            f"no {args.server}: build it (cargo build --release), name another with --server or a "
+            f"no {binary}: build it (cargo build --release), name another with --server or a "
             "running one with --addr, or use --reference-only"
         )
     rows: dict[str, dict[str, float]] = {}
@@ -331,6 +352,11 @@ def measure(args: argparse.Namespace) -> int:
     print(f"{'':<28}" + "".join(f"{name:>8}" for name in STATS), flush=True)
     reference = reference_answers(files, model, size, resize_uint8=False)
     row("reference", reference)
+    if not rows["reference"]["AP"] > 0.0:
+        raise CannotRun(
+            f"nothing was scored: the reference finds none of the boxes of {args.images}; do its "
+            "annotations belong to the pictures, and the classes to the model?"
+        )
     row("reference, whole pixels", whole_pixels(reference))
     row("reference, 8-bit resize", reference_answers(files, model, size, resize_uint8=True))
     difference = None
@@ -338,12 +364,12 @@ def measure(args: argparse.Namespace) -> int:
         with contextlib.ExitStack() as stack:
             fixed = [*args.server_arg, "--input-shape", "fixed"]
             address = args.addr or stack.enter_context(
-                running_server(args.server, model, size, fixed)
+                running_server(binary, model, size, fixed)
             )
             row("server", server_answers(files, address, size))
         if not args.addr:
             # Not compared with the tolerance: the reference always runs the whole square.
-            with running_server(args.server, model, size, args.server_arg) as address:
+            with running_server(binary, model, size, args.server_arg) as address:
                 row("server, adaptive input", server_answers(files, address, size))
         difference = rows["server"]["AP"] - rows["reference"]["AP"]
     passed = difference is None or abs(difference) <= args.tolerance
@@ -374,6 +400,8 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
     except grpc.RpcError as error:
         print(f"error: gRPC {error.code().name}: {error.details()}", file=sys.stderr)
+    except OSError as error:
+        print(f"error: {error.filename or 'server'}: {error.strerror or error}", file=sys.stderr)
     return 2
 
 

@@ -14,6 +14,7 @@ use vedette_proto::camera_ai::{DetectRequest, DetectResponse, PixelFormat};
 
 use crate::{
     clock,
+    pacer::Pacer,
     record::{CameraRecord, StreamEnd, camera_id},
     schedule::Schedule,
     source::PictureSet,
@@ -40,6 +41,8 @@ pub struct Live {
 pub struct Fleet {
     /// Who sends when.
     pub schedule: Schedule,
+    /// Who wakes them.
+    pub pacer: Pacer,
     /// What they send.
     pub pictures: PictureSet,
     /// The schedule's zero.
@@ -66,14 +69,13 @@ pub async fn run(
 ) -> (CameraRecord, StreamEnd) {
     let (sender, mut answers) = stream::open(channel, &camera_id(index));
     let mut camera = Camera::new(&fleet, index, sender);
-    let timer = clock::sleep_until(camera.intended(0));
     let give_up = clock::sleep_until(camera.intended(fleet.schedule.frames() - 1) + fleet.drain);
-    tokio::pin!(timer, give_up);
+    tokio::pin!(give_up);
     loop {
         let event = tokio::select! {
             biased;
             answer = answers.next() => Event::Answer(answer),
-            () = &mut timer, if camera.sending() && !camera.due => Event::Due,
+            () = fleet.pacer.tick(index), if camera.sending() && !camera.due => Event::Due,
             place = reserve(camera.sender.as_ref()), if camera.due => match place {
                 Some(place) => {
                     place.send(fleet.request(index, camera.next));
@@ -93,26 +95,27 @@ pub async fn run(
                 }
             }
             Event::Answer(Ok(None)) => {
-                let end = if camera.sending() { StreamEnd::Closed } else { StreamEnd::Done };
-                return (camera.record, end);
+                let whole = camera.complete() && !camera.refused;
+                return (camera.record, if whole { StreamEnd::Done } else { StreamEnd::Closed });
             }
             Event::Answer(Err(status)) => return (camera.record, stream::broken(&status)),
-            Event::Due => camera.due = true,
+            // The tick may be of a frame that went out already, when the camera was late.
+            Event::Due => camera.due = camera.intended(camera.next) <= now,
             Event::Sent => {
                 camera.sent(now);
-                if camera.sending() {
-                    timer.as_mut().reset(camera.intended(camera.next).into());
-                } else {
+                if !camera.sending() {
                     give_up.as_mut().reset((now + fleet.drain).into());
                 }
             }
             Event::Refused | Event::Stop => {
+                camera.refused |= matches!(event, Event::Refused);
                 camera.send_no_more();
                 let patience = if camera.complete() { END_PATIENCE } else { fleet.drain };
                 give_up.as_mut().reset((now + patience).into());
             }
             Event::GiveUp => {
-                let end = if camera.sending() { StreamEnd::Blocked } else { StreamEnd::Done };
+                let blocked = camera.sending() || camera.refused;
+                let end = if blocked { StreamEnd::Blocked } else { StreamEnd::Done };
                 return (camera.record, end);
             }
         }
@@ -123,7 +126,7 @@ pub async fn run(
 enum Event {
     /// The stream brought an answer or its end.
     Answer(Result<Option<DetectResponse>, Status>),
-    /// The next frame's instant has come.
+    /// The instant of a frame has come, most likely the next one's.
     Due,
     /// The next frame went out.
     Sent,
@@ -146,12 +149,14 @@ struct Camera<'a> {
     next: u64,
     /// Whether its instant has come.
     due: bool,
+    /// Whether the connection has refused a frame.
+    refused: bool,
 }
 
 impl<'a> Camera<'a> {
     fn new(fleet: &'a Fleet, index: u32, sender: mpsc::Sender<DetectRequest>) -> Self {
         let record = CameraRecord::new(index, fleet.schedule, fleet.slo_max);
-        Self { fleet, index, record, sender: Some(sender), next: 0, due: false }
+        Self { fleet, index, record, sender: Some(sender), next: 0, due: false, refused: false }
     }
 
     fn sending(&self) -> bool {

@@ -13,7 +13,7 @@ const MAX_CAMERAS: i64 = 20_000;
 /// Fewest frames per second of one camera: one in 100 s.
 const MIN_FPS: f64 = 0.01;
 
-/// Most frames per second of one camera; the timers' resolution is 1 ms.
+/// Most frames per second of one camera, far above any camera's.
 const MAX_FPS: f64 = 1000.0;
 
 /// Longest duration taken, in seconds: a week.
@@ -67,17 +67,18 @@ struct RunArgs {
     #[arg(long, default_value = "2", value_name = "SECONDS", value_parser = seconds)]
     warmup: Duration,
     /// Send the pictures of this folder (JPEG, PNG, WebP, BMP by content) instead of drawn ones
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "size")]
     images: Option<PathBuf>,
     /// Size of the drawn pictures, in pixels
     #[arg(long, default_value = "640x480", value_name = "WxH")]
     size: Size,
     #[command(flatten)]
     server: ServerArgs,
-    /// Fail when any answer took longer than this, in milliseconds
+    /// Fail when any OK answer took longer than this, in milliseconds
     #[arg(long, default_value = "100", value_name = "MS", value_parser = positive_millis)]
     slo_max_ms: Duration,
-    /// Fail when a smaller share of the frames than this was answered OK, 0 to 1
+    /// Fail when a smaller share of the frames than this was answered OK, in total or of one
+    /// camera, 0 to 1
     #[arg(long, default_value = "1.0", value_name = "RATIO", value_parser = ratio)]
     min_answered_ratio: f64,
     /// Ask the server to answer each frame within this many milliseconds; 0 = the server's default
@@ -106,7 +107,7 @@ struct ServerArgs {
     /// The server, as HOST:PORT or http://HOST:PORT
     #[arg(long, default_value = "127.0.0.1:50051")]
     addr: ServerAddr,
-    /// Keep trying to connect for this long, in seconds
+    /// Keep trying to connect, and wait for the server's description, for this long, in seconds
     #[arg(long, default_value = "5", value_name = "SECONDS", value_parser = positive_seconds)]
     connect_seconds: Duration,
 }
@@ -310,6 +311,14 @@ mod tests {
     }
 
     #[test]
+    fn milliseconds_are_shown_as_they_were_given() {
+        for text in ["33.3", "100", "0.1", "16.667", "99.999999", "604800000"] {
+            let shown = crate::clock::millis(positive_millis(text).unwrap()).to_string();
+            assert_eq!(shown, text);
+        }
+    }
+
+    #[test]
     fn mistakes_are_one_line_with_a_way_out() {
         for (args, part) in [
             (&["run", "--camera", "3"][..], "did you mean --cameras?"),
@@ -319,6 +328,7 @@ mod tests {
             (&["run", "--size", "big"], "WIDTHxHEIGHT"),
             (&["run", "--addr", "https://a"], "TLS is not supported"),
             (&["run", "--images"], "--images <DIR>"),
+            (&["run", "--images", ".", "--size", "64x48"], "cannot be used with '--size <WxH>'"),
             (&["rum"], "did you mean run?"),
             (&["detect"], "<PICTURE>"),
             (&[], "name a job"),

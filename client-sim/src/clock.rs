@@ -23,6 +23,12 @@ pub fn sleep_until(at: Instant) -> tokio::time::Sleep {
     tokio::time::sleep_until(at.into())
 }
 
+/// Milliseconds of `duration`: a number that was given with up to 6 decimals comes back as it was.
+#[must_use]
+pub fn millis(duration: Duration) -> f64 {
+    duration.as_nanos() as f64 / 1e6
+}
+
 /// Microseconds of `duration`, saturating.
 #[must_use]
 pub fn micros(duration: Duration) -> u64 {

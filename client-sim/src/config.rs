@@ -39,7 +39,7 @@ pub struct RunConfig {
     pub warmup: Duration,
     /// How long after a camera's last frame its answers are waited for.
     pub drain: Duration,
-    /// How long the server may take to accept the first connection.
+    /// How long the server may take to accept a connection, and to describe itself.
     pub connect: Duration,
     /// Folder of pictures; drawn ones when absent.
     pub images: Option<PathBuf>,
@@ -47,9 +47,9 @@ pub struct RunConfig {
     pub size: Size,
     /// Budget sent with each frame, in milliseconds; 0 = the server's default.
     pub budget_ms: u32,
-    /// The largest acceptable latency of an answer.
+    /// The largest acceptable latency of an OK answer.
     pub slo_max: Duration,
-    /// Share of the sent frames that must be answered OK, 0.0 to 1.0.
+    /// Share of the sent frames, in total and of each camera, that must be answered OK, 0.0 to 1.0.
     pub min_answered_ratio: f64,
     /// Where the report goes as JSON.
     pub json: Option<JsonTarget>,
@@ -72,7 +72,7 @@ pub struct DetectConfig {
     pub save: Option<PathBuf>,
     /// Print JSON instead of text.
     pub json: bool,
-    /// How long the server may take to accept the connection.
+    /// How long the server may take to accept the connection, and to describe itself.
     pub connect: Duration,
     /// How long to wait for one answer.
     pub patience: Duration,

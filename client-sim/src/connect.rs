@@ -19,9 +19,6 @@ use crate::{clock, config::ServerAddr, error::SimError};
 /// Pause between attempts to connect, so that a server that is still starting is waited for.
 const CONNECT_RETRY: Duration = Duration::from_millis(200);
 
-/// Longest wait for the server's description of itself; it is a nicety of the report.
-const INFO_PATIENCE: Duration = Duration::from_secs(2);
-
 /// Largest answer taken, in bytes. Answers hold boxes, not pictures; 16 MiB is 100,000 of them.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
@@ -54,15 +51,16 @@ pub async fn connect(
     }
 }
 
-/// Asks the server what it runs. `None` when it does not say (older servers of the same contract);
-/// an error when whatever listens there is not a gRPC server.
+/// Asks the server what it runs. `None` when it does not say within `patience`, as older servers of
+/// the same contract do not; an error when whatever listens there is not a gRPC server.
 pub async fn server_info(
     channel: Channel,
     addr: &ServerAddr,
+    patience: Duration,
 ) -> Result<Option<ServerInfo>, SimError> {
     let mut client =
         ObjectDetectionClient::new(channel).max_decoding_message_size(MAX_ANSWER_BYTES);
-    match tokio::time::timeout(INFO_PATIENCE, client.get_server_info(ServerInfoRequest {})).await {
+    match tokio::time::timeout(patience, client.get_server_info(ServerInfoRequest {})).await {
         Ok(Ok(info)) => Ok(Some(info.into_inner())),
         Ok(Err(status)) if is_not_grpc(&status) => {
             Err(SimError::NotGrpc { addr: addr.to_string(), why: status_cause(&status) })

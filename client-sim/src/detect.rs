@@ -31,7 +31,7 @@ const MAX_DECODED_BYTES: u64 = 1 << 30;
 /// A picture and its answer, as printed.
 #[derive(Debug, Serialize)]
 struct Seen {
-    file: PathBuf,
+    file: String,
     bytes: usize,
     width: u32,
     height: u32,
@@ -41,7 +41,7 @@ struct Seen {
     latency_ms: f64,
     times_us: Option<Times>,
     objects: Vec<SeenObject>,
-    saved: Option<PathBuf>,
+    saved: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -66,8 +66,8 @@ struct SeenObject {
 }
 
 /// Sends each picture and shows its answer. True when all were answered OK; an error when one could
-/// not be read, sent or saved. All files are read
-/// before anything is sent, so a mistyped name costs nothing.
+/// not be read, sent or saved. All files are read before anything is sent, so a mistyped name costs
+/// nothing.
 pub async fn detect(config: &DetectConfig) -> Result<bool, SimError> {
     let mut files = Vec::with_capacity(config.pictures.len());
     for path in &config.pictures {
@@ -80,7 +80,7 @@ pub async fn detect(config: &DetectConfig) -> Result<bool, SimError> {
     }
     let endpoint = endpoint(&config.addr, config.connect)?;
     let channel = connect(&endpoint, &config.addr, clock::now() + config.connect).await?;
-    server_info(channel.clone(), &config.addr).await?;
+    server_info(channel.clone(), &config.addr, config.connect).await?;
     let (sender, mut answers) = stream::open(channel, CAMERA_ID);
 
     let mut all_ok = true;
@@ -103,7 +103,7 @@ pub async fn detect(config: &DetectConfig) -> Result<bool, SimError> {
         all_ok &= answer.outcome == Outcome::Ok as i32;
         if let (Some(dir), true) = (&config.save, answer.outcome == Outcome::Ok as i32) {
             match save(&mut names, dir, path, &bytes, &answer) {
-                Ok(saved) => seen.saved = Some(saved),
+                Ok(saved) => seen.saved = Some(saved.display().to_string()),
                 // The others still run; the last such error ends the job.
                 Err(error) => {
                     if let Some(earlier) = not_saved.replace(error) {
@@ -115,11 +115,11 @@ pub async fn detect(config: &DetectConfig) -> Result<bool, SimError> {
         if config.json {
             shown.push(seen);
         } else {
-            crate::print(&describe(&seen));
+            crate::print(&describe(&seen))?;
         }
     }
     if config.json {
-        crate::print(&format!("{}\n", serde_json::to_string_pretty(&shown).unwrap_or_default()));
+        crate::print(&format!("{}\n", serde_json::to_string_pretty(&shown)?))?;
     }
     not_saved.map_or(Ok(all_ok), Err)
 }
@@ -132,10 +132,14 @@ async fn exchange(
     request: DetectRequest,
 ) -> Result<DetectResponse, SimError> {
     let failed = |why| SimError::NoAnswer { addr: config.addr.to_string(), why };
+    let asked = request.frame_id;
     // A dropped receiver shows in the answers, which say why.
     let _ = sender.send(request).await;
     match tokio::time::timeout(config.patience, answers.next()).await {
-        Ok(Ok(Some(answer))) => Ok(answer),
+        Ok(Ok(Some(answer))) if answer.frame_id == asked => Ok(answer),
+        Ok(Ok(Some(answer))) => {
+            Err(failed(format!("answer to frame {} while {asked} was asked", answer.frame_id)))
+        }
         Ok(Ok(None)) => Err(failed("the server ended the stream".to_owned())),
         Ok(Err(status)) => Err(failed(stream::broken(&status).to_string())),
         Err(_) => Err(failed(format!("nothing within {} s", config.patience.as_secs_f64()))),
@@ -144,7 +148,7 @@ async fn exchange(
 
 fn seen(path: &Path, bytes: usize, answer: &DetectResponse, latency_ms: f64) -> Seen {
     Seen {
-        file: path.to_path_buf(),
+        file: path.display().to_string(),
         bytes,
         width: answer.image_width,
         height: answer.image_height,
@@ -182,7 +186,7 @@ fn seen(path: &Path, bytes: usize, answer: &DetectResponse, latency_ms: f64) -> 
 
 fn describe(seen: &Seen) -> String {
     use std::fmt::Write as _;
-    let mut text = format!("{}  ", seen.file.display());
+    let mut text = format!("{}  ", seen.file);
     if seen.width > 0 {
         let _ = write!(text, "{}x{}, ", seen.width, seen.height);
     }
@@ -214,7 +218,7 @@ fn describe(seen: &Seen) -> String {
         text.push_str("  nothing detected\n");
     }
     if let Some(saved) = &seen.saved {
-        let _ = writeln!(text, "  saved {}", saved.display());
+        let _ = writeln!(text, "  saved {saved}");
     }
     text
 }
@@ -267,9 +271,29 @@ fn upright(bytes: &[u8]) -> image::ImageResult<(DynamicImage, Option<ImageFormat
     let mut decoder = reader.into_decoder()?;
     let mut limits = Limits::default();
     limits.max_alloc = Some(MAX_DECODED_BYTES);
+    // A JPEG decoder checks only the sides.
+    limits.reserve(decoder.total_bytes())?;
     decoder.set_limits(limits)?;
     let orientation = decoder.orientation()?;
     let mut picture = DynamicImage::from_decoder(decoder)?;
     picture.apply_orientation(orientation);
     Ok((picture, format))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_file_that_decodes_to_gigabytes_is_refused() {
+        let mut jpeg = std::io::Cursor::new(Vec::new());
+        image::RgbImage::new(8, 8).write_to(&mut jpeg, ImageFormat::Jpeg).unwrap();
+        let mut jpeg = jpeg.into_inner();
+        assert!(upright(&jpeg).is_ok());
+        let frame = jpeg.windows(2).position(|marker| marker == [0xFF, 0xC0]).unwrap();
+        // Height and width follow the marker, the segment's length and the precision.
+        jpeg[frame + 5..frame + 9].copy_from_slice(&[0x75, 0x30, 0x75, 0x30]);
+        let error = upright(&jpeg).unwrap_err();
+        assert!(matches!(error, image::ImageError::Limits(_)), "{error}");
+    }
 }

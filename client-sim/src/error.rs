@@ -77,10 +77,16 @@ pub enum SimError {
         /// Why.
         source: image::ImageError,
     },
+    /// Standard output takes no more, for another reason than that its reader went away.
+    #[error("cannot write to standard output: {0}")]
+    Stdout(io::Error),
+    /// A result cannot be put into JSON.
+    #[error("cannot write the result as JSON: {0}")]
+    Json(#[from] serde_json::Error),
     /// The runtime could not be started.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
-    /// A camera's task ended abnormally.
-    #[error("a camera's task failed: {0}")]
+    /// A camera's task, or the drawing of pictures, ended abnormally.
+    #[error("a task of the run failed: {0}")]
     Task(#[from] tokio::task::JoinError),
 }

@@ -1,7 +1,7 @@
 //! Simulates fleets of cameras against a `camera_ai` gRPC server and judges the answers.
 //!
 //! A run reads from left to right: pictures ([`source`]) go out when the [`schedule`] says, one
-//! [`camera`] task per camera; answers are matched in its [`record`]; afterwards [`stats`] are added
+//! [`camera`] task per camera, woken by the [`pacer`]; answers are matched in its [`record`]; afterwards [`stats`] are added
 //! up, [`verdict`] judges them and [`report`] prints them. [`run`] wires these; only [`clock`] reads
 //! the time.
 
@@ -14,6 +14,7 @@ pub mod connect;
 pub mod detect;
 pub mod draw;
 pub mod error;
+pub mod pacer;
 pub mod progress;
 pub mod record;
 pub mod report;
@@ -25,7 +26,9 @@ pub mod stats;
 pub mod stream;
 pub mod verdict;
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
+
+use crate::error::SimError;
 
 /// Prints a line for people on standard error. A closed terminal is no reason to fail.
 pub fn say(line: &str) {
@@ -33,8 +36,11 @@ pub fn say(line: &str) {
 }
 
 /// Prints a result on standard output, without a line end of its own. Whoever closed the pipe does
-/// not want it, so that is no reason to fail either.
-pub fn print(text: &str) {
+/// not want it, so that is no reason to fail either; a full disk behind it is one.
+pub fn print(text: &str) -> Result<(), SimError> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(SimError::Stdout(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use client_sim::{
     cli::{self, Parsed},
-    config::{Command, RunConfig},
+    config::{Command, JsonTarget, RunConfig},
     detect,
     error::SimError,
     print, run, say, source,
@@ -23,23 +23,23 @@ const EXIT_INTERRUPTED: u8 = 130;
 fn main() -> ExitCode {
     let command = match cli::parse(std::env::args_os()) {
         Parsed::Command(command) => command,
-        Parsed::Text(text) => {
-            print(&text);
-            return ExitCode::from(EXIT_PASS);
-        }
+        Parsed::Text(text) => return exit(print(&text).map(|()| EXIT_PASS)),
         Parsed::Mistake(line) => {
             say(&format!("client-sim: {line}"));
             return ExitCode::from(EXIT_COULD_NOT_RUN);
         }
     };
-    let done = match *command {
+    exit(match *command {
         Command::Run(config) => run_fleet(&config),
         Command::Detect(config) => runtime(1).and_then(|runtime| {
             let fine = runtime.block_on(detect::detect(&config))?;
             Ok(if fine { EXIT_PASS } else { EXIT_FAIL })
         }),
         Command::Draw(config) => source::write_drawn(&config).map(|()| EXIT_PASS),
-    };
+    })
+}
+
+fn exit(done: Result<u8, SimError>) -> ExitCode {
     ExitCode::from(done.unwrap_or_else(|error| {
         say(&format!("client-sim: {error}"));
         EXIT_COULD_NOT_RUN
@@ -51,14 +51,17 @@ fn run_fleet(config: &RunConfig) -> Result<u8, SimError> {
         target.check()?;
     }
     let report = runtime(config.threads)?.block_on(run::run(config, interrupted()))?;
-    if config.json == Some(client_sim::config::JsonTarget::Stdout) {
+    let printed = if config.json == Some(JsonTarget::Stdout) {
         say(report.table().trim_end());
+        Ok(())
     } else {
-        print(&report.table());
-    }
+        print(&report.table())
+    };
+    // One of the two not being writable does not lose the figures with the other.
     if let Some(target) = &config.json {
         report.write_json(target)?;
     }
+    printed?;
     Ok(match (report.interrupted, report.passed()) {
         (true, _) => EXIT_INTERRUPTED,
         (false, true) => EXIT_PASS,

@@ -9,6 +9,7 @@ use serde::Serialize;
 use vedette_proto::camera_ai::{DetectResponse, Outcome};
 
 use crate::{
+    clock::{micros, millis},
     schedule::Schedule,
     stats::{Distribution, Figures, StageSums, Tally},
 };
@@ -26,7 +27,7 @@ enum FrameState {
 pub enum StreamEnd {
     /// Everything was sent and either answered or waited for in vain.
     Done,
-    /// The server ended the stream without an error before everything was sent.
+    /// The server ended the stream without an error before everything was sent and answered.
     Closed,
     /// The transport took no more frames until the time was up.
     Blocked,
@@ -133,7 +134,8 @@ impl CameraRecord {
             Outcome::Internal
         });
         self.tally(k).count(outcome);
-        let latency = latency(k);
+        // Whole microseconds, so that what is counted against the limit is what is reported.
+        let latency = Duration::from_micros(micros(latency(k)));
         if self.schedule.is_warmup(k) {
             self.warmup_max = self.warmup_max.max(Some(latency));
             return;
@@ -198,10 +200,6 @@ impl CameraRecord {
 #[must_use]
 pub fn camera_id(camera: u32) -> String {
     format!("sim-{:04}", camera + 1)
-}
-
-fn millis(duration: Duration) -> f64 {
-    crate::clock::micros(duration) as f64 / 1e3
 }
 
 /// One camera's closed books.
@@ -271,13 +269,24 @@ mod tests {
         record.answered(&answer(0, 0), after(900));
         record.answered(&answer(1, 0), after(30));
         record.answered(&answer(2, Outcome::Superseded as i32), after(400));
-        record.answered(&answer(3, 0), after(101));
+        record.answered(&answer(3, 0), |_| SLO + Duration::from_millis(1));
         assert_eq!(record.open(), 0);
         let result = record.finish(StreamEnd::Done, None);
         assert_eq!((result.tally.ok, result.tally.superseded, result.over_slo), (2, 1, 1));
         assert_eq!(result.figures.max_ms, Some(101.0));
         assert_eq!(result.all_answers_max_ms, Some(400.0));
         assert_eq!((result.warmup.ok, result.warmup_max_ms), (1, Some(900.0)));
+    }
+
+    #[test]
+    fn what_is_over_the_limit_is_counted_as_it_is_reported() {
+        let mut record = record(0, 2);
+        for (k, nanoseconds) in [(0, 900), (1, 1_000)] {
+            record.sent(k, Duration::ZERO);
+            record.answered(&answer(k, 0), |_| SLO + Duration::from_nanos(nanoseconds));
+            assert_eq!(record.over_slo, k, "{nanoseconds} ns more than the limit");
+        }
+        assert_eq!(record.finish(StreamEnd::Done, None).figures.max_ms, Some(100.001));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -18,6 +19,7 @@ use crate::{
     config::{RunConfig, ServerAddr},
     connect::{connect, endpoint, server_info},
     error::SimError,
+    pacer::Pacer,
     progress,
     record::{CameraRecord, CameraResult, StreamEnd},
     report::{Report, RunFacts},
@@ -35,18 +37,34 @@ const CONNECTING_AT_ONCE: usize = 16;
 /// when its first frame is due.
 const START_LEAD: Duration = Duration::from_millis(50);
 
+/// Size from which drawing the built-in pictures takes more than about 2 s, in pixels each; all of
+/// them at 3840x2160 take 15 s on a slow core.
+const LONG_DRAWING_PIXELS: u64 = 1_000_000;
+
 /// Runs the fleet. When `interrupt` ends first, the run stops early and reports what it has.
 pub async fn run(
     config: &RunConfig,
     interrupt: impl Future<Output = ()>,
 ) -> Result<Report, SimError> {
-    let pictures = pictures(config)?;
-    let (channels, server) = set_up(config).await?;
+    // Mistakes show at once: an unusable folder before anything is sent, and a server that is not
+    // there before pictures are drawn.
+    let folder = config.images.as_deref().map(folder_pictures).transpose()?;
+    let endpoint = endpoint(&config.addr, config.connect)?;
+    let first = connect(&endpoint, &config.addr, clock::now() + config.connect).await?;
+    let server = server_info(first.clone(), &config.addr, config.connect).await?;
+    let pictures = match folder {
+        Some(pictures) => pictures,
+        None => drawn_pictures(config).await?,
+    };
+    let mut channels = vec![first];
+    channels.extend(connect_rest(&endpoint, config).await?);
     let schedule = Schedule::new(config.cameras, config.fps, config.warmup, config.measured);
+    let start = clock::now() + START_LEAD;
     let fleet = Arc::new(Fleet {
         schedule,
+        pacer: Pacer::start(schedule, start).map_err(SimError::Runtime)?,
         pictures,
-        start: clock::now() + START_LEAD,
+        start,
         start_unix_us: clock::unix_micros().saturating_add_unsigned(clock::micros(START_LEAD)),
         budget_ms: config.budget_ms,
         drain: config.drain,
@@ -109,11 +127,17 @@ async fn collect(
     }
 }
 
-fn pictures(config: &RunConfig) -> Result<PictureSet, SimError> {
-    let Some(dir) = &config.images else {
-        let drawn = draw_pictures(config.size, scene::COUNT)?;
-        return Ok(PictureSet::new(drawn).expect("scene::COUNT is above 0"));
-    };
+/// The built-in pictures. The runtime goes on meanwhile, so that open connections stay alive.
+async fn drawn_pictures(config: &RunConfig) -> Result<PictureSet, SimError> {
+    let size = config.size;
+    if !config.quiet && u64::from(size.width) * u64::from(size.height) >= LONG_DRAWING_PIXELS {
+        crate::say(&format!("drawing {} pictures of {size}, this takes a while", scene::COUNT));
+    }
+    let drawn = tokio::task::spawn_blocking(move || draw_pictures(size, scene::COUNT)).await??;
+    Ok(PictureSet::new(drawn).expect("scene::COUNT is above 0"))
+}
+
+fn folder_pictures(dir: &Path) -> Result<PictureSet, SimError> {
     let folder = read_folder(dir)?;
     if folder.ignored > 0 {
         let files = counted(folder.ignored as u64, "file");
@@ -122,18 +146,7 @@ fn pictures(config: &RunConfig) -> Result<PictureSet, SimError> {
     Ok(folder.pictures)
 }
 
-/// One connection per camera, and the server's description of itself.
-async fn set_up(
-    config: &RunConfig,
-) -> Result<(Vec<Channel>, Option<vedette_proto::camera_ai::ServerInfo>), SimError> {
-    let endpoint = endpoint(&config.addr, config.connect)?;
-    let first = connect(&endpoint, &config.addr, clock::now() + config.connect).await?;
-    let server = server_info(first.clone(), &config.addr).await?;
-    let mut channels = vec![first];
-    channels.extend(connect_rest(&endpoint, config).await?);
-    Ok((channels, server))
-}
-
+/// The other cameras' connections; each has its own.
 async fn connect_rest(endpoint: &Endpoint, config: &RunConfig) -> Result<Vec<Channel>, SimError> {
     let at_once = Arc::new(Semaphore::new(CONNECTING_AT_ONCE));
     let mut connecting = JoinSet::new();

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Serialize, Serializer, ser::SerializeStruct as _};
+
 use crate::{record::CameraResult, stats::Tally};
 
 /// What a run is held against.
@@ -9,7 +11,7 @@ use crate::{record::CameraResult, stats::Tally};
 pub struct Limits {
     /// Largest acceptable latency of an OK answer, in milliseconds.
     pub slo_max_ms: f64,
-    /// Share of the sent frames that must be answered OK, 0.0 to 1.0.
+    /// Share of the sent frames, in total and of each camera, that must be answered OK, 0.0 to 1.0.
     pub min_answered_ratio: f64,
 }
 
@@ -37,6 +39,16 @@ impl Verdict {
     }
 }
 
+/// As the fields `verdict` and `reasons`.
+impl Serialize for Verdict {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Verdict", 2)?;
+        fields.serialize_field("verdict", self.word())?;
+        fields.serialize_field("reasons", &self.reasons)?;
+        fields.end()
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
@@ -57,26 +69,25 @@ pub fn judge(cameras: &[CameraResult], limits: Limits, interrupted_after: Option
         reasons.push(format!("interrupted after {seconds:.1} s"));
     }
     reasons.extend(too_slow(cameras, limits.slo_max_ms));
-    reasons.extend(count(cameras, "lost", |tally| tally.lost));
-    reasons.extend(count(cameras, "not accepted by a server shutting down", |t| t.unaccepted));
-    reasons.extend(count(cameras, "not sent", |tally| tally.not_sent));
+    // Warm-up answers may be slow or not OK; a frame without one is a fault at any time.
+    reasons.extend(unanswered(cameras, "frame", |camera| camera.tally));
+    reasons.extend(unanswered(cameras, "warm-up frame", |camera| camera.warmup));
     reasons.extend(missed(cameras, &total, limits.min_answered_ratio));
+    reasons.extend(starved(cameras, &total));
     reasons.extend(protocol_errors(cameras));
     if total.ok == 0 {
         reasons.push("no frame was answered OK".to_owned());
     }
-    if !reasons.is_empty() {
-        reasons.extend(broken_streams(cameras));
-    }
+    reasons.extend(broken_streams(cameras));
     Verdict { reasons }
 }
 
 fn too_slow(cameras: &[CameraResult], slo_max_ms: f64) -> Option<String> {
     let max = |camera: &CameraResult| camera.figures.max_ms.unwrap_or(0.0);
     let worst = cameras.iter().max_by(|a, b| max(a).total_cmp(&max(b)))?;
-    let over = cameras.iter().filter(|camera| max(camera) > slo_max_ms);
+    let over = cameras.iter().filter(|camera| camera.over_slo > 0);
     let answers: u64 = cameras.iter().map(|camera| camera.over_slo).sum();
-    (max(worst) > slo_max_ms).then(|| {
+    (answers > 0).then(|| {
         format!(
             "slowest answer {:.1} ms > {slo_max_ms} ms at {}; {} over the limit at {}",
             max(worst),
@@ -88,29 +99,77 @@ fn too_slow(cameras: &[CameraResult], slo_max_ms: f64) -> Option<String> {
 }
 
 /// "3 frames lost (worst: sim-0004 with 2)", if there is any.
-fn count(cameras: &[CameraResult], what: &str, of: impl Fn(&Tally) -> u64) -> Option<String> {
-    let sum: u64 = cameras.iter().map(|camera| of(&camera.tally)).sum();
-    let worst = cameras.iter().rev().max_by_key(|camera| of(&camera.tally))?;
+fn count(
+    cameras: &[CameraResult],
+    thing: &str,
+    what: &str,
+    of: impl Fn(&CameraResult) -> u64,
+) -> Option<String> {
+    let sum: u64 = cameras.iter().map(&of).sum();
+    let worst = cameras.iter().rev().max_by_key(|camera| of(camera))?;
     (sum > 0).then(|| {
-        let most = of(&worst.tally);
-        format!("{} {what} (worst: {} with {most})", counted(sum, "frame"), worst.camera_id)
+        let most = of(worst);
+        format!("{} {what} (worst: {} with {most})", counted(sum, thing), worst.camera_id)
     })
 }
 
-/// Answered, but not OK: acceptable up to a share.
+/// Frames of `part` that ended without an answer.
+fn unanswered(
+    cameras: &[CameraResult],
+    thing: &str,
+    part: fn(&CameraResult) -> Tally,
+) -> Vec<String> {
+    let unaccepted = "not accepted by a server shutting down";
+    [
+        count(cameras, thing, "lost", |camera| part(camera).lost),
+        count(cameras, thing, unaccepted, |camera| part(camera).unaccepted),
+        count(cameras, thing, "not sent", |camera| part(camera).not_sent),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Answered, but not OK: acceptable up to a share, of all frames and of each camera's.
 fn missed(cameras: &[CameraResult], total: &Tally, min_answered_ratio: f64) -> Vec<String> {
-    if total.sent == 0 || total.ok as f64 >= min_answered_ratio * total.sent as f64 {
+    let too_few = |tally: &Tally| (tally.ok as f64) < min_answered_ratio * tally.sent as f64;
+    let below: Vec<_> = cameras.iter().filter(|camera| too_few(&camera.tally)).collect();
+    if below.is_empty() {
         return Vec::new();
     }
     let mut reasons = Vec::new();
     for (index, (name, _)) in total.outcomes().iter().enumerate().skip(1) {
-        reasons.extend(count(cameras, name, |tally| tally.outcomes()[index].1));
+        reasons.extend(count(cameras, "frame", name, |c| c.tally.outcomes()[index].1));
     }
     if min_answered_ratio < 1.0 {
-        let share = total.ok as f64 / total.sent as f64;
-        reasons.push(format!("{share:.4} of the frames answered OK < {min_answered_ratio}"));
+        let share = |tally: &Tally| tally.ok as f64 / tally.sent as f64;
+        if too_few(total) {
+            let share = share(total);
+            reasons.push(format!("{share:.4} of the frames answered OK < {min_answered_ratio}"));
+        }
+        let worst = below.iter().min_by(|a, b| share(&a.tally).total_cmp(&share(&b.tally)));
+        reasons.extend(worst.map(|worst| {
+            format!(
+                "{} with less than {min_answered_ratio} answered OK (worst: {} with {:.4})",
+                counted(below.len() as u64, "camera"),
+                worst.camera_id,
+                share(&worst.tally),
+            )
+        }));
     }
     reasons
+}
+
+/// Cameras that the server left out while it served others; no share makes up for that.
+fn starved(cameras: &[CameraResult], total: &Tally) -> Option<String> {
+    let starved = |camera: &&CameraResult| camera.tally.sent > 0 && camera.tally.ok == 0;
+    let first = cameras.iter().find(starved).filter(|_| total.ok > 0)?;
+    let number = cameras.iter().filter(starved).count() as u64;
+    Some(format!(
+        "{} without any OK answer (first: {})",
+        counted(number, "camera"),
+        first.camera_id
+    ))
 }
 
 fn protocol_errors(cameras: &[CameraResult]) -> Option<String> {
@@ -120,12 +179,12 @@ fn protocol_errors(cameras: &[CameraResult]) -> Option<String> {
     Some(format!("{} (first: {}, {first})", counted(sum, "protocol error"), camera.camera_id))
 }
 
-/// Why streams broke, the most frequent reasons with their numbers of streams.
+/// Why streams did not last, the most frequent reasons with their numbers of streams.
 fn broken_streams(cameras: &[CameraResult]) -> Vec<String> {
     stream_ends(cameras)
         .into_iter()
         .take(NAMED_ENDS)
-        .map(|(end, streams)| format!("{} ended by {end}", counted(streams, "stream")))
+        .map(|(end, streams)| format!("{} ended early: {end}", counted(streams, "stream")))
         .collect()
 }
 
@@ -245,8 +304,68 @@ mod tests {
         let verdict = judge(&cameras, STRICT, None).to_string();
         assert_eq!(
             verdict,
-            "FAIL (3 frames lost (worst: sim-0001 with 2); 2 streams ended by UNAVAILABLE: gone)"
+            "FAIL (3 frames lost (worst: sim-0001 with 2); \
+             2 streams ended early: UNAVAILABLE: gone)"
         );
+    }
+
+    #[test]
+    fn a_stream_that_ends_early_fails_a_run_by_itself() {
+        let shut_down = StreamEnd::Broken {
+            code: "UNAVAILABLE".into(),
+            message: "shutting down".into(),
+            accepted: Some(4),
+        };
+        for (end, reason) in [
+            (shut_down, "1 stream ended early: UNAVAILABLE: server shut down"),
+            (StreamEnd::Closed, "1 stream ended early: the server ended the stream"),
+            (StreamEnd::Blocked, "1 stream ended early: the connection took no more frames"),
+        ] {
+            let cameras = [camera(0, [OK; 4]), camera_ended(1, [OK; 4], end)];
+            assert_eq!(judge(&cameras, STRICT, None).reasons, [reason]);
+        }
+    }
+
+    #[test]
+    fn warm_up_answers_do_not_count_but_lost_warm_up_frames_do() {
+        let second = Duration::from_secs(1);
+        let schedule = Schedule::new(1, 1.0, 3 * second, second);
+        let answered = |frames: &[u64]| {
+            let mut record = CameraRecord::new(0, schedule, Duration::from_millis(100));
+            for k in 0..4 {
+                record.sent(k, Duration::ZERO);
+            }
+            for &frame_id in frames {
+                let outcome = if frame_id == 0 { Outcome::Expired } else { Outcome::Ok } as i32;
+                let answer = DetectResponse { frame_id, outcome, ..DetectResponse::default() };
+                record.answered(&answer, |k| Duration::from_millis(if k < 3 { 900 } else { 9 }));
+            }
+            judge(&[record.finish(StreamEnd::Done, None)], STRICT, None).to_string()
+        };
+        assert_eq!(answered(&[0, 1, 2, 3]), "PASS");
+        assert_eq!(answered(&[0, 3]), "FAIL (2 warm-up frames lost (worst: sim-0001 with 2))");
+        let unsent = CameraRecord::new(0, schedule, second).finish(StreamEnd::Done, None);
+        let verdict = judge(&[unsent], STRICT, None).to_string();
+        assert!(verdict.contains("3 warm-up frames not sent"), "{verdict}");
+    }
+
+    #[test]
+    fn no_share_makes_up_for_a_camera_that_is_left_out() {
+        let limits = |min_answered_ratio| Limits { min_answered_ratio, ..STRICT };
+        let cameras = [
+            camera(0, [OK; 4]),
+            camera(1, [OK; 4]),
+            camera(2, [SUPERSEDED; 4]),
+            camera(3, [OK, SUPERSEDED, OK, OK]),
+        ];
+        assert_eq!(
+            judge(&cameras, limits(0.0), None).reasons,
+            ["1 camera without any OK answer (first: sim-0003)"]
+        );
+        let verdict = judge(&cameras[..3], limits(0.5), None).to_string();
+        let part = "1 camera with less than 0.5 answered OK (worst: sim-0003 with 0.0000)";
+        assert!(verdict.contains(part) && !verdict.contains("of the frames"), "{verdict}");
+        assert!(judge(&cameras[3..], limits(0.75), None).passed());
     }
 
     #[test]

@@ -221,6 +221,6 @@ mod tests {
         pipeline.stop(Duration::from_mins(1));
         let text = metrics.render();
         assert!(text.contains("vedette_worker_panics_total 2"), "{text}");
-        assert_eq!(metrics.counted(), (2, 2));
+        assert_eq!(metrics.frame_accounts(), (2, 2));
     }
 }

@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(received(&mut rx), [(3, pb::Outcome::Superseded)]);
         first.answer(Outcome::Ok, Answer::default());
         assert_eq!(received(&mut rx), [(1, pb::Outcome::Ok), (2, pb::Outcome::Ok)]);
-        assert_eq!(metrics.counted(), (3, 3));
+        assert_eq!(metrics.frame_accounts(), (3, 3));
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
         lost.begin();
         drop(lost);
         assert_eq!(received(&mut rx), [(7, pb::Outcome::Internal)]);
-        assert_eq!(metrics.counted(), (1, 1));
+        assert_eq!(metrics.frame_accounts(), (1, 1));
     }
 
     #[test]

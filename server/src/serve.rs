@@ -191,7 +191,8 @@ impl Running {
         let pipeline = self.pipeline;
         let stopping = tokio::task::spawn_blocking(move || pipeline.stop(GRACE_RESERVE / 2));
         let _ = stopping.await;
-        tracing::info!("stopped");
+        let (received, accounted) = self.metrics.frame_accounts();
+        tracing::info!(received, accounted, "stopped");
         ended
     }
 }

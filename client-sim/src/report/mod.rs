@@ -8,6 +8,7 @@ use serde::Serialize;
 use vedette_proto::camera_ai::ServerInfo;
 
 use crate::{
+    clock::millis,
     config::{JsonTarget, RunConfig},
     connect::ServerFigures,
     error::SimError,
@@ -75,10 +76,9 @@ pub struct Report {
     pub slo_max_ms: f64,
     /// Share of the frames that must be answered OK.
     pub min_answered_ratio: f64,
-    /// `PASS` or `FAIL`.
-    pub verdict: &'static str,
-    /// Why it failed; empty when it passed.
-    pub reasons: Vec<String>,
+    /// `verdict` (`PASS` or `FAIL`) and `reasons`.
+    #[serde(flatten)]
+    pub verdict: Verdict,
     /// Whether the run was stopped by hand.
     pub interrupted: bool,
     /// Answers that fit no waiting frame.
@@ -149,10 +149,10 @@ impl Report {
     #[must_use]
     pub fn new(facts: RunFacts<'_>) -> Self {
         let RunFacts { config, schedule, pictures, server, interrupted_after, cameras } = facts;
-        let slo_max_ms = config.slo_max.as_secs_f64() * 1e3;
+        let slo_max_ms = millis(config.slo_max);
         let limits = Limits { slo_max_ms, min_answered_ratio: config.min_answered_ratio };
         let stopped = interrupted_after.map(|after| after.as_secs_f64());
-        let Verdict { reasons } = judge(&cameras, limits, stopped);
+        let verdict = judge(&cameras, limits, stopped);
         let sums = Sums::of(&cameras);
         let lateness = sums.lateness.figures();
         Self {
@@ -172,8 +172,7 @@ impl Report {
             over_slo: cameras.iter().map(|camera| camera.over_slo).sum(),
             slo_max_ms,
             min_answered_ratio: config.min_answered_ratio,
-            verdict: Verdict { reasons: reasons.clone() }.word(),
-            reasons,
+            verdict,
             interrupted: interrupted_after.is_some(),
             protocol_errors: cameras.iter().map(|camera| camera.protocol_errors).sum(),
             stream_ends: stream_ends(&cameras)
@@ -195,7 +194,7 @@ impl Report {
     /// Whether the run passed.
     #[must_use]
     pub fn passed(&self) -> bool {
-        self.reasons.is_empty()
+        self.verdict.passed()
     }
 
     /// The verdict as its last line says it: `PASS: ...` or `FAIL (...)`.
@@ -211,7 +210,7 @@ impl Report {
                 self.tally.lost,
             )
         } else {
-            Verdict { reasons: self.reasons.clone() }.to_string()
+            self.verdict.to_string()
         }
     }
 
@@ -223,14 +222,13 @@ impl Report {
 
     /// Writes the JSON report to its target.
     pub fn write_json(&self, target: &JsonTarget) -> Result<(), SimError> {
-        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        let mut text = serde_json::to_string_pretty(self)?;
         text.push('\n');
         match target {
             JsonTarget::Stdout => crate::print(&text),
             JsonTarget::File(path) => fs::write(path, text)
-                .map_err(|source| SimError::Write { path: path.clone(), source })?,
+                .map_err(|source| SimError::Write { path: path.clone(), source }),
         }
-        Ok(())
     }
 }
 

@@ -40,7 +40,7 @@ pub fn write_drawn(config: &DrawConfig) -> Result<(), SimError> {
     for picture in draw_pictures(config.size, config.count)? {
         let path = config.dir.join(&picture.name);
         fs::write(&path, &picture.bytes).map_err(write_error(&path))?;
-        crate::print(&format!("{} {} bytes\n", path.display(), picture.bytes.len()));
+        crate::print(&format!("{} {} bytes\n", path.display(), picture.bytes.len()))?;
     }
     Ok(())
 }

@@ -51,14 +51,17 @@ fn short_run<'a>(addr: &'a str, more: &[&'a str]) -> Vec<&'a str> {
         "0.5",
         "--warmup",
         "0.1",
-        "--size",
-        "64x48",
         "--slo-max-ms",
         "60000",
         "--drain-seconds",
         "20",
+        "--connect-seconds",
+        "60",
         "--quiet",
     ];
+    if !more.contains(&"--images") {
+        args.extend(["--size", "64x48"]);
+    }
     args.extend(more);
     args
 }
@@ -94,6 +97,9 @@ fn a_missing_server_is_named() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let expected = format!("cannot reach {free}: ");
     could_not_run(&["run", "--addr", &free, "--connect-seconds", "0.3"], &expected);
+    // Nothing is drawn for a server that is not there: the line about it would be a second one.
+    let large = ["run", "--addr", &free, "--connect-seconds", "0.3", "--size", "8192x8192"];
+    could_not_run(&large, &expected);
     let picture = tempfile::NamedTempFile::new().unwrap();
     let picture = picture.path().to_str().unwrap();
     let args = ["detect", picture, "--addr", &free, "--connect-seconds", "0.3"];
@@ -129,7 +135,9 @@ fn a_failing_run_exits_1_and_says_why() {
     let output = client(&short_run(&addr, &["--per-camera"]));
     assert_eq!(code(&output), 1);
     let text = stdout(&output);
-    assert!(text.trim_end().ends_with("FAIL (2 frames lost (worst: sim-0001 with 1))"), "{text}");
+    let verdict = "FAIL (2 frames lost (worst: sim-0001 with 1); 2 streams ended early: the server \
+                   ended the stream)";
+    assert!(text.trim_end().ends_with(verdict), "{text}");
 }
 
 #[test]
@@ -162,12 +170,13 @@ fn json_goes_to_a_file_or_alone_to_standard_output() {
 fn ctrl_c_ends_a_run_early_with_what_it_has() {
     let server = fake(|_, _| OK);
     let (_runtime, addr) = serving(&server);
-    let child = Command::new(env!("CARGO_BIN_EXE_client-sim"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_client-sim"))
         .args(["run", "--addr", &addr, "--seconds", "600", "--warmup", "0", "--size", "64x48"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     while server.seen.lock().unwrap().len() < 10 {
+        assert_eq!(child.try_wait().unwrap(), None, "the run ended by itself");
         thread::sleep(Duration::from_millis(20));
     }
     let id = child.id().to_string();
@@ -227,6 +236,55 @@ fn detect_prints_objects_and_saves_pictures_with_boxes() {
     let boxes = image::open(saved.join("plain.boxes.png")).unwrap().into_rgb8();
     assert_ne!(boxes.get_pixel(298, 180).0, [0, 0, 0], "a box is drawn");
     assert_eq!(boxes.get_pixel(400, 180).0, [0, 0, 0], "its inside is not");
+}
+
+#[test]
+fn an_answer_to_another_picture_is_not_taken() {
+    let (_runtime, addr) = serving(&fake(|_, _| Act::AnswerAs(77)));
+    let dir = tempfile::tempdir().unwrap();
+    let file = &drawn(&dir.path().join("pictures"))[0];
+    let saved = dir.path().join("saved");
+    let args = ["detect", file, "--addr", &addr, "--save", saved.to_str().unwrap()];
+    could_not_run(&args, "answer to frame 77 while 1 was asked");
+    assert_eq!(fs::read_dir(&saved).unwrap().count(), 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn names_that_are_no_text_are_shown_as_well_as_they_can_be() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let (_runtime, addr) = serving(&fake(|_, _| OK));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9.png"));
+    image::RgbImage::new(8, 8).save_with_format(&file, image::ImageFormat::Png).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_client-sim"))
+        .args(["detect", "--addr", &addr, "--json"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let seen: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(seen[0]["file"].as_str().unwrap().ends_with("caf\u{fffd}.png"), "{seen}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_behind_standard_output_is_told_and_a_closed_pipe_is_not() {
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_client-sim")).arg("--help").stdout(full).output().unwrap();
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).starts_with("client-sim: cannot write to standard output: "));
+
+    let mut child = Command::new(env!("CARGO_BIN_EXE_client-sim"))
+        .arg("--help")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((code(&output), stderr(&output)), (0, String::new()));
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub(crate) enum Act {
     Answer(Outcome),
     /// Answers twice.
     AnswerTwice,
+    /// Answers to another frame.
+    AnswerAs(u64),
     /// Says nothing.
     Drop,
     /// Answers OK after this time; the frames behind it wait.
@@ -114,6 +116,7 @@ async fn serve(
         match (fake.script)(&camera, id) {
             Act::Answer(outcome) => send = vec![Ok(answer(id, outcome))],
             Act::AnswerTwice => send.push(Ok(answer(id, Outcome::Ok))),
+            Act::AnswerAs(other) => send = vec![Ok(answer(other, Outcome::Ok))],
             Act::Drop => send.clear(),
             Act::Stall(time) => tokio::time::sleep(time).await,
             Act::Break(code, message) => send = vec![Err(Status::new(code, message))],
@@ -164,7 +167,6 @@ pub(crate) fn fake(script: impl Fn(&str, u64) -> Act + Send + Sync + 'static) ->
 
 impl Fake {
     /// The same server, but of a version that does not know `GetServerInfo`.
-    #[allow(clippy::allow_attributes, dead_code, reason = "not every test file needs it")]
     pub(crate) fn without_info(mut self) -> Self {
         self.knows_info = false;
         self

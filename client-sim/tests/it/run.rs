@@ -22,7 +22,7 @@ fn config(addr: SocketAddr) -> RunConfig {
         measured: Duration::from_secs(1),
         warmup: Duration::ZERO,
         drain: Duration::from_secs(20),
-        connect: Duration::from_secs(10),
+        connect: Duration::from_mins(1),
         images: None,
         size: Size { width: 64, height: 48 },
         budget_ms: 0,
@@ -60,7 +60,7 @@ fn check_books(report: &Report) {
 async fn a_good_server_passes() {
     let server = fake(|_, _| OK);
     let report = run_against(&server, |_| ()).await;
-    assert!(report.passed(), "{:?}", report.reasons);
+    assert!(report.passed(), "{:?}", report.verdict.reasons);
     assert_eq!((report.tally.sent, report.tally.ok, report.tally.lost), (100, 100, 0));
     assert_eq!(report.server.as_ref().unwrap().workers, 3);
     assert!((report.stages_mean_us.unwrap().inference - 2000.0).abs() < 1e-9);
@@ -89,9 +89,26 @@ async fn each_camera_names_itself_and_sends_its_pictures_in_turn() {
 async fn warm_up_frames_are_matched_but_not_counted() {
     let server = fake(|_, k| if k < 5 { Act::Answer(Outcome::Expired) } else { OK });
     let report = run_against(&server, |config| config.warmup = Duration::from_millis(200)).await;
-    assert!(report.passed(), "{:?}", report.reasons);
+    assert!(report.passed(), "{:?}", report.verdict.reasons);
     assert_eq!((report.tally.sent, report.tally.ok), (100, 100));
     assert_eq!((report.warmup.tally.sent, report.warmup.tally.expired), (20, 20));
+}
+
+#[tokio::test]
+async fn lost_warm_up_frames_fail_the_run() {
+    let server = fake(|camera, k| if camera == "sim-0002" && k == 1 { Act::Drop } else { OK });
+    let report = run_against(&server, |config| config.warmup = Duration::from_millis(200)).await;
+    assert_eq!((report.tally.ok, report.warmup.tally.lost), (100, 1));
+    assert_eq!(report.verdict.reasons[0], "1 warm-up frame lost (worst: sim-0002 with 1)");
+}
+
+#[tokio::test]
+async fn a_camera_that_is_left_out_fails_the_run() {
+    let server =
+        fake(|camera, _| if camera == "sim-0004" { Act::Answer(Outcome::Overloaded) } else { OK });
+    let report = run_against(&server, |config| config.min_answered_ratio = 0.0).await;
+    let reason = "1 camera without any OK answer (first: sim-0004)";
+    assert_eq!(report.verdict.reasons, [reason]);
 }
 
 #[tokio::test]
@@ -99,7 +116,14 @@ async fn dropped_frames_are_lost() {
     let server = fake(|camera, k| if camera == "sim-0003" && k % 5 == 4 { Act::Drop } else { OK });
     let report = run_against(&server, |_| ()).await;
     assert_eq!((report.tally.lost, report.tally.ok), (5, 95));
-    assert_eq!(report.reasons, ["5 frames lost (worst: sim-0003 with 5)"]);
+    // The last of them was still open when the server ended the stream.
+    assert_eq!(
+        report.verdict.reasons,
+        [
+            "5 frames lost (worst: sim-0003 with 5)",
+            "1 stream ended early: the server ended the stream"
+        ]
+    );
 }
 
 #[tokio::test]
@@ -108,10 +132,10 @@ async fn superseded_frames_fail_the_run_unless_a_share_is_allowed() {
         if k % 25 == 3 { Act::Answer(Outcome::Superseded) } else { OK }
     };
     let report = run_against(&fake(superseding), |_| ()).await;
-    assert_eq!(report.reasons, ["4 frames superseded (worst: sim-0001 with 1)"]);
+    assert_eq!(report.verdict.reasons, ["4 frames superseded (worst: sim-0001 with 1)"]);
     let allowed = |config: &mut RunConfig| config.min_answered_ratio = 0.9;
     let report = run_against(&fake(superseding), allowed).await;
-    assert!(report.passed(), "{:?}", report.reasons);
+    assert!(report.passed(), "{:?}", report.verdict.reasons);
 }
 
 #[tokio::test]
@@ -134,7 +158,11 @@ async fn a_stall_shows_in_full_from_the_intended_instant() {
     assert!(report.figures.max_ms.unwrap() >= 400.0);
     // Frames 6 and 7 were due 40 and 80 ms into the stall and waited for the rest of it.
     assert!(report.over_slo >= 3 * 4, "{} answers over the limit", report.over_slo);
-    assert!(report.reasons[0].starts_with("slowest answer "), "{:?}", report.reasons);
+    assert!(
+        report.verdict.reasons[0].starts_with("slowest answer "),
+        "{:?}",
+        report.verdict.reasons
+    );
 }
 
 #[tokio::test]
@@ -143,7 +171,10 @@ async fn a_second_answer_is_a_protocol_error() {
         fake(|camera, k| if camera == "sim-0002" && k == 24 { Act::AnswerTwice } else { OK });
     let report = run_against(&server, |_| ()).await;
     assert_eq!((report.tally.ok, report.protocol_errors), (100, 1));
-    assert_eq!(report.reasons, ["1 protocol error (first: sim-0002, second answer to frame 24)"]);
+    assert_eq!(
+        report.verdict.reasons,
+        ["1 protocol error (first: sim-0002, second answer to frame 24)"]
+    );
 }
 
 #[tokio::test]
@@ -160,8 +191,8 @@ async fn a_broken_stream_loses_its_frames_and_says_why() {
     assert_eq!(broken.tally.sent + broken.tally.not_sent, 25);
     assert_eq!(report.stream_ends.len(), 1);
     assert_eq!(report.stream_ends[0].reason, "RESOURCE_EXHAUSTED: too many cameras");
-    let last = report.reasons.last().unwrap();
-    assert_eq!(last, "1 stream ended by RESOURCE_EXHAUSTED: too many cameras");
+    let last = report.verdict.reasons.last().unwrap();
+    assert_eq!(last, "1 stream ended early: RESOURCE_EXHAUSTED: too many cameras");
 }
 
 #[tokio::test]
@@ -212,12 +243,20 @@ async fn an_interrupted_run_reports_what_it_has() {
     let server = fake(|_, _| OK);
     let mut config = config(server.start().await);
     config.measured = Duration::from_hours(1);
-    let stop = tokio::time::sleep(Duration::from_millis(500));
+    let stop = async {
+        while server.seen.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
     let report = run::run(&config, stop).await.unwrap();
     check_books(&report);
     assert!(report.interrupted && report.tally.sent > 0);
     assert_eq!(report.tally.lost, 0);
-    assert!(report.reasons[0].starts_with("interrupted after "), "{:?}", report.reasons);
+    assert!(
+        report.verdict.reasons[0].starts_with("interrupted after "),
+        "{:?}",
+        report.verdict.reasons
+    );
 }
 
 #[tokio::test]
@@ -263,6 +302,7 @@ async fn the_json_report_has_its_fields() {
     ] {
         assert!(json.get(name).is_some(), "{name} is missing");
     }
+    assert!(json["reasons"][0].is_string());
     assert_eq!(json["per_camera"][0]["camera_id"], "sim-0001");
     assert_eq!(json["warmup"]["sent"], 0);
 }

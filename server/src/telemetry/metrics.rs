@@ -223,6 +223,20 @@ impl Metrics {
         self.handle.render()
     }
 
+    /// Frames received, and the sum over all outcomes; equal once no frame is in hand. Read back from
+    /// the rendered text, so that it is what operators see.
+    #[must_use]
+    pub fn frame_accounts(&self) -> (u64, u64) {
+        let text = self.render();
+        let sum = |prefix: &str| {
+            text.lines()
+                .filter(|line| line.starts_with(prefix))
+                .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+                .sum()
+        };
+        (sum(&format!("{FRAMES_RECEIVED} ")), sum(&format!("{FRAMES}{{")))
+    }
+
     /// Folds the histograms' samples, which otherwise pile up until the next scrape.
     pub fn upkeep(&self) {
         self.handle.run_upkeep();
@@ -273,20 +287,6 @@ impl Registrar<'_> {
 mod tests {
     use super::*;
 
-    impl Metrics {
-        /// Frames received, and the sum over all outcomes, read back from the rendered text.
-        pub(crate) fn counted(&self) -> (u64, u64) {
-            let text = self.render();
-            let sum = |prefix: &str| {
-                text.lines()
-                    .filter(|line| line.starts_with(prefix))
-                    .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
-                    .sum()
-            };
-            (sum("vedette_frames_received_total "), sum("vedette_frames_total{"))
-        }
-    }
-
     #[test]
     fn outcomes_and_refusals_are_indexed_in_their_order() {
         assert!(Outcome::ALL.iter().enumerate().all(|(at, o)| *o as usize == at));
@@ -323,6 +323,6 @@ mod tests {
     fn two_servers_in_one_process_count_apart() {
         let (one, other) = (Metrics::new(), Metrics::new());
         one.frames_received.increment(3);
-        assert_eq!((one.counted().0, other.counted().0), (3, 0));
+        assert_eq!((one.frame_accounts().0, other.frame_accounts().0), (3, 0));
     }
 }

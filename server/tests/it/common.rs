@@ -133,7 +133,7 @@ impl TestServer {
 
     /// Frames received, and the sum over all outcomes.
     pub(crate) fn frames(&self) -> (u64, u64) {
-        accounts(&self.metrics)
+        self.metrics.frame_accounts()
     }
 
     /// Stops the server, and checks that every frame it received ended in an outcome.
@@ -141,22 +141,10 @@ impl TestServer {
         let metrics = Arc::clone(&self.metrics);
         let _ = self.stop.send(());
         tokio::time::timeout(PATIENCE, self.ended).await.expect("stops").expect("no panic");
-        let (received, ended) = accounts(&metrics);
+        let (received, ended) = metrics.frame_accounts();
         assert!(received > 0, "the scenario sent nothing");
         assert_eq!(received, ended, "received = sum of outcomes\n{}", metrics.render());
     }
-}
-
-/// Frames received, and the sum over all outcomes.
-fn accounts(metrics: &Metrics) -> (u64, u64) {
-    let text = metrics.render();
-    let sum = |prefix: &str| {
-        text.lines()
-            .filter(|line| line.starts_with(prefix))
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
-            .sum()
-    };
-    (sum("vedette_frames_received_total "), sum("vedette_frames_total{"))
 }
 
 /// A connection of its own.
