@@ -1,6 +1,6 @@
 //! The one place that reads clocks. Everything else takes `now` as an argument.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -9,6 +9,15 @@ use rustix::time::{ClockId, clock_gettime};
 pub fn now() -> Instant {
     #[expect(clippy::disallowed_methods, reason = "the one reader of the monotonic clock")]
     Instant::now()
+}
+
+/// The wall clock, in microseconds since the Unix epoch. Only for comparing with a camera's clock.
+#[must_use]
+pub fn unix_micros() -> i64 {
+    #[expect(clippy::disallowed_methods, reason = "the one reader of the wall clock")]
+    let now = SystemTime::now();
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// CPU time spent by the calling thread (`CLOCK_THREAD_CPUTIME_ID`, see `clock_gettime(2)`).

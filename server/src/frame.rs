@@ -188,6 +188,8 @@ pub struct Timing {
     pub received: Instant,
     /// Longest useful time from receipt to answer.
     pub budget: Duration,
+    /// When the camera took the picture, by its own clock: microseconds since the Unix epoch.
+    pub captured_us: Option<i64>,
 }
 
 impl Timing {
@@ -217,7 +219,7 @@ mod tests {
     #[test]
     fn overrun_counts_from_the_end_of_the_budget() {
         let received = crate::clock::now();
-        let timing = Timing { received, budget: Duration::from_millis(100) };
+        let timing = Timing { received, budget: Duration::from_millis(100), captured_us: None };
         assert_eq!(timing.overrun(received), None);
         assert_eq!(timing.overrun(received + Duration::from_millis(100)), None);
         assert_eq!(

@@ -95,14 +95,13 @@ impl Shared {
             0 => self.config.frames.budget,
             ms => Duration::from_millis(ms.into()),
         };
-        let timing = Timing { received: clock::now(), budget };
+        let captured_us = (request.capture_time_us > 0).then_some(request.capture_time_us);
+        let timing = Timing { received: clock::now(), budget, captured_us };
         let id = FrameId(request.frame_id);
         let ticket = Ticket::new(id, timing, place, Arc::clone(stream), Arc::clone(&self.metrics));
         Frame { picture: Picture::from_request(request), ticket }
     }
-}
 
-impl Shared {
     /// Offers a frame, unless it is no picture at first sight: then it is answered here and does not
     /// take the place of a good one that waits.
     fn admit(&self, key: CameraKey, frame: Frame) {

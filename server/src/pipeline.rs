@@ -208,7 +208,11 @@ mod tests {
         let (replies, mut queue) = mpsc::channel(4);
         // The second frame is only answered if the worker has survived the first.
         for id in [1, 2] {
-            let timing = Timing { received: clock::now(), budget: Duration::from_mins(1) };
+            let timing = Timing {
+                received: clock::now(),
+                budget: Duration::from_mins(1),
+                captured_us: None,
+            };
             let place = replies.clone().try_reserve_owned().expect("room");
             let stream = Arc::clone(&camera.stream);
             let ticket = Ticket::new(FrameId(id), timing, place, stream, Arc::clone(&metrics));

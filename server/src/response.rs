@@ -191,6 +191,11 @@ fn hand_over((place, mut response, timing): Ready, metrics: &Metrics) {
     }
     if response.outcome == i32::from(Outcome::Ok.to_wire()) {
         metrics.frame_seconds.record(total);
+        if let Some(captured_us) = timing.captured_us {
+            // A camera whose clock is ahead would be from the future.
+            let age = clock::unix_micros().saturating_sub(captured_us).max(0);
+            metrics.capture_age_seconds.record(age as f64 / 1e6);
+        }
     }
     place.send(Ok(response));
 }
@@ -247,7 +252,8 @@ mod tests {
         tx: &mpsc::Sender<Reply>,
         metrics: &Arc<Metrics>,
     ) -> Ticket {
-        let timing = Timing { received: clock::now(), budget: Duration::from_secs(1) };
+        let timing =
+            Timing { received: clock::now(), budget: Duration::from_secs(1), captured_us: None };
         let place = tx.clone().try_reserve_owned().expect("room");
         Ticket::new(FrameId(id), timing, place, Arc::clone(stream), Arc::clone(metrics))
     }

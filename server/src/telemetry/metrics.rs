@@ -15,6 +15,7 @@ const FRAMES: &str = "vedette_frames_total";
 const BAD_FRAMES: &str = "vedette_bad_frames_total";
 const STAGE_SECONDS: &str = "vedette_stage_seconds";
 const FRAME_SECONDS: &str = "vedette_frame_seconds";
+const CAPTURE_AGE_SECONDS: &str = "vedette_capture_age_seconds";
 const STREAMS: &str = "vedette_streams";
 const STREAMS_OPENED: &str = "vedette_streams_opened_total";
 const STREAMS_REFUSED: &str = "vedette_streams_refused_total";
@@ -87,6 +88,7 @@ pub struct Metrics {
     refused: [Counter; Refusal::ALL.len()],
     pub stages: StageHistograms,
     pub frame_seconds: Histogram,
+    pub capture_age_seconds: Histogram,
     pub streams: Gauge,
     pub streams_opened: Counter,
     pub decode_bytes: Counter,
@@ -153,6 +155,13 @@ impl Metrics {
             frame_seconds: to.histogram(
                 FRAME_SECONDS,
                 "Time from a frame's receipt to handing its answer to the connection, outcome ok",
+                Unit::Seconds,
+                &[],
+            ),
+            capture_age_seconds: to.histogram(
+                CAPTURE_AGE_SECONDS,
+                "Time from a picture's capture, by its camera's clock, to its answer, outcome ok; only \
+                 frames that carry capture_time_us",
                 Unit::Seconds,
                 &[],
             ),

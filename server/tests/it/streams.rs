@@ -88,6 +88,22 @@ async fn a_frame_whose_budget_is_gone_is_not_computed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_age_of_pictures_is_measured_when_cameras_say_when_they_took_them() {
+    let server = TestServer::start(spin(0.0)).await;
+    let mut camera = server.camera("dated").await;
+    camera.detect(1, &small_jpeg()).await;
+    assert!(server.metric("vedette_capture_age_seconds_count") < 0.5, "unknown capture time");
+    for capture_time_us in [1, i64::MAX] {
+        camera.send(DetectRequest { capture_time_us, ..encoded(2, &small_jpeg()) }).await;
+        assert_eq!(camera.answer().await.outcome(), Outcome::Ok);
+    }
+    server.wait_for("vedette_capture_age_seconds_count", 2.0).await;
+    // One from 1970, one from the future, which counts as just taken.
+    assert!(server.metric("vedette_capture_age_seconds_bucket{le=\"5\"}") < 1.5);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_camera_after_the_last_place_is_refused_with_the_number() {
     let server = TestServer::start(Settings { max_cameras: Some(2), ..spin(0.0) }).await;
     let mut first = server.camera("one").await;
