@@ -14,7 +14,7 @@ use crate::{
     frame::{CameraId, Outcome, Picture},
     response::{Answer, Progress, StreamState, Ticket},
     schedule::{CameraKey, Offer, Scheduler},
-    telemetry::metrics::{Metrics, Refusal},
+    telemetry::metrics::Metrics,
 };
 
 /// A frame on its way to an answer.
@@ -28,9 +28,7 @@ pub struct Frame {
 
 /// No more cameras are taken.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error(
-    "this server serves {limit} cameras at the same time (max-cameras) and all places are taken"
-)]
+#[error("all {limit} places for cameras are taken (max-cameras); connect to another server")]
 pub struct CamerasFull {
     /// The limit that was met.
     pub limit: usize,
@@ -80,8 +78,6 @@ impl Admission {
         {
             let mut scheduler = self.scheduler();
             if scheduler.cameras() >= self.max_cameras {
-                drop(scheduler);
-                self.metrics.refused(Refusal::MaxCameras);
                 return Err(CamerasFull { limit: self.max_cameras });
             }
             scheduler.add(key);

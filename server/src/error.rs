@@ -39,11 +39,8 @@ impl ServeError {
                 InferError::Unreadable { .. }
                 | InferError::Runtime { .. }
                 | InferError::NoLabels { .. } => 66,
-                InferError::Broken { .. } | InferError::Run(_) => 65,
-                InferError::Labels(_)
-                | InferError::Layout(_)
-                | InferError::InputSize(_)
-                | InferError::Batch(_) => 64,
+                InferError::Broken { .. } | InferError::Layout(_) | InferError::Run(_) => 65,
+                InferError::Labels(_) | InferError::InputSize(_) | InferError::Batch(_) => 64,
             },
             Self::Bind { .. } => 69,
             Self::Pipeline(_)

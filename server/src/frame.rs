@@ -146,6 +146,19 @@ pub enum RawFormat {
     Yuyv,
 }
 
+impl fmt::Display for RawFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rgb24 => "RGB24",
+            Self::Bgr24 => "BGR24",
+            Self::Gray8 => "GRAY8",
+            Self::Nv12 => "NV12",
+            Self::I420 => "I420",
+            Self::Yuyv => "YUYV",
+        })
+    }
+}
+
 /// The picture of one request: bytes and declared layout.
 #[derive(Debug, Clone)]
 pub struct Picture {

@@ -11,7 +11,7 @@ use std::{
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status, Streaming, metadata::MetadataMap};
+use tonic::{Code, Request, Response, Status, Streaming, metadata::MetadataMap};
 use vedette_proto::{
     ACCEPTED_FRAMES_KEY, CAMERA_ID_KEY,
     camera_ai::{
@@ -68,21 +68,24 @@ impl Ingress {
 
 impl Shared {
     fn register(&self, metadata: &MetadataMap) -> Result<Registration, RefusedStream> {
+        let named = metadata.get(CAMERA_ID_KEY);
+        let name = named.and_then(|value| value.to_str().ok()).and_then(CameraId::parse);
+        let refused = |why: Refusal, error: RefusedStream| {
+            let times = self.metrics.refused(why);
+            if times.is_power_of_two() {
+                tracing::warn!(camera = ?named, times, "{error}");
+            }
+            error
+        };
         if self.drain.is_cancelled() {
-            self.metrics.refused(Refusal::Draining);
-            return Err(RefusedStream::Draining);
+            return Err(refused(Refusal::Draining, RefusedStream::Draining));
         }
-        let name = metadata
-            .get(CAMERA_ID_KEY)
-            .map(|value| {
-                let name = value.to_str().ok().and_then(CameraId::parse);
-                name.ok_or_else(|| {
-                    self.metrics.refused(Refusal::BadCameraId);
-                    RefusedStream::BadCameraId
-                })
-            })
-            .transpose()?;
-        Ok(self.admission.register(name)?)
+        if named.is_some() && name.is_none() {
+            return Err(refused(Refusal::BadCameraId, RefusedStream::BadCameraId));
+        }
+        self.admission
+            .register(name)
+            .map_err(|full| refused(Refusal::MaxCameras, RefusedStream::Full(full)))
     }
 
     fn frame(
@@ -202,7 +205,13 @@ impl Reader {
         match end {
             End::Client => tracing::debug!(%camera, accepted, "stream read to its end"),
             End::Unreadable(status) => {
-                tracing::debug!(%camera, accepted, %status, "stream ended by its client's request");
+                // A client that left shows as an error too; only one that sent too much is told of.
+                if status.code() == Code::OutOfRange {
+                    self.shared.metrics.refused(Refusal::TooLarge);
+                    tracing::warn!(%camera, accepted, %status, "a frame is too large to be read");
+                } else {
+                    tracing::debug!(%camera, accepted, %status, "stream broken off");
+                }
                 self.finish(unreadable_request(status)).await;
             }
             End::Drain => {

@@ -26,6 +26,9 @@ const IO_THREADS: usize = 2;
 /// How long abandoned tasks may take to end.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(100);
 
+/// Further signals within this time of the first are its echo.
+const SIGNAL_ECHO: Duration = Duration::from_secs(1);
+
 /// Exit code of a shutdown cut short by a second signal: 128 + SIGTERM.
 const EXIT_CUT_SHORT: i32 = 143;
 
@@ -82,6 +85,13 @@ async fn serve_until_signal(config: Config) -> Result<(), ServeError> {
     tokio::spawn(async move {
         next_signal().await;
         let _ = stop.send(());
+        // Supervisors signal the process and its group: the same request, twice.
+        let echo = async {
+            loop {
+                next_signal().await;
+            }
+        };
+        let _ = tokio::time::timeout(SIGNAL_ECHO, echo).await;
         next_signal().await;
         std::process::exit(EXIT_CUT_SHORT);
     });

@@ -15,7 +15,10 @@ use figment::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::postprocess::{layout::FamilyName, nms::NmsMode};
+use crate::{
+    decode::one_line,
+    postprocess::{layout::FamilyName, nms::NmsMode},
+};
 
 /// Prefix of the environment's keys.
 pub const ENV_PREFIX: &str = "VEDETTE_";
@@ -267,7 +270,8 @@ pub struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_ms: Option<u32>,
 
-    /// Log filter: error, warn, info, debug, trace, or per module [default: info]
+    /// Log level: off, error, warn, info, debug, trace; or by module, such as
+    /// info,vedette_server=debug [default: info]
     #[arg(long, value_name = "FILTER", help_heading = "Logs (stderr)")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_level: Option<String>,
@@ -298,7 +302,7 @@ impl Settings {
         }
         layers.merge(environment()).merge(Serialized::defaults(flags)).extract().map_err(|errors| {
             let first = errors.into_iter().next();
-            ConfigError(first.map_or_else(String::new, |error| describe(&error)))
+            ConfigError(first.map_or_else(String::new, |error| describe(&error, file)))
         })
     }
 }
@@ -318,9 +322,11 @@ fn environment() -> Env {
     })
 }
 
-fn describe(error: &figment::Error) -> String {
-    let from_environment =
-        error.metadata.as_ref().is_some_and(|metadata| metadata.name.contains("environment"));
+fn describe(error: &figment::Error, file: Option<&Path>) -> String {
+    let of = |source: &str| {
+        error.metadata.as_ref().is_some_and(|metadata| metadata.name.contains(source))
+    };
+    let from_environment = of("environment");
     let name = |key: &str| {
         if from_environment {
             format!("{ENV_PREFIX}{}", key.to_uppercase())
@@ -328,15 +334,29 @@ fn describe(error: &figment::Error) -> String {
             key.to_owned()
         }
     };
-    let file = error.metadata.as_ref().and_then(|metadata| metadata.source.as_ref());
-    let source = file.map_or_else(String::new, |file| format!(" (in {file})"));
+    let source = match file {
+        Some(file) if of("TOML") => format!(" (in {})", file.display()),
+        _ => String::new(),
+    };
     match &error.kind {
         figment::error::Kind::UnknownField(field, known) => {
-            format!("{}: unknown key{source}; known are {}", name(field), known.join(", "))
+            let close = |key: &&&str| strsim::jaro_winkler(&field.replace('-', "_"), key);
+            let best = known.iter().max_by(|a, b| close(a).total_cmp(&close(b)));
+            let hint = match best.filter(|key| close(key) > CLOSE_ENOUGH) {
+                Some(key) => format!("did you mean {}?", name(key)),
+                None => format!("known are {}", known.join(", ")),
+            };
+            format!("{}: unknown key{source}; {hint}", name(field))
         }
-        kind => format!("{}: {kind}{source}", name(&error.path.join("."))),
+        kind if error.path.is_empty() => {
+            format!("{CONFIG_KEY}: {}{source}", one_line(&kind.to_string()))
+        }
+        kind => format!("{}: {}{source}", name(&error.path.join(".")), one_line(&kind.to_string())),
     }
 }
+
+/// How alike (Jaro-Winkler, 0 to 1) a misspelt key and a known one must be for a suggestion.
+const CLOSE_ENOUGH: f64 = 0.85;
 
 /// Default size of the largest picture: 4096 x 4096.
 const DEFAULT_MAX_PIXELS: u64 = 4096 * 4096;

@@ -74,7 +74,7 @@ impl Rows {
         if bytes < needed || bytes > padded + RAW_PADDING_BYTES {
             let much = if bytes < needed { "few" } else { "many" };
             return Err(DecodeError::RawGeometry(format!(
-                "too {much} bytes: {format:?} {width}x{height} with stride {stride} takes {padded}, \
+                "too {much} bytes: {format} {width}x{height} with stride {stride} takes {padded}, \
                  got {bytes}"
             )));
         }

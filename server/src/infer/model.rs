@@ -51,6 +51,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 /// Labels from a text file: one per line, blank lines at the end ignored.
 #[must_use]
 pub fn parse_label_file(text: &str) -> Vec<String> {
+    let text = text.trim_start_matches('\u{feff}');
     text.trim_end().lines().map(|line| line.trim().to_owned()).collect()
 }
 
@@ -58,7 +59,7 @@ pub fn parse_label_file(text: &str) -> Vec<String> {
 /// metadata, else, with a warning, `class_0` and so on.
 ///
 /// # Errors
-/// When the user's labels are not as many as the model's classes.
+/// When the user's labels, or else the model's own, are not as many as the model's classes.
 pub fn settle_labels(
     classes: usize,
     from_file: Option<Vec<String>>,
@@ -73,20 +74,22 @@ pub fn settle_labels(
         }
         return Ok(labels);
     }
-    let names = from_model.and_then(parse_names);
-    let count = names.as_ref().map_or(0, Vec::len);
-    match names {
-        Some(names) if count == classes => Ok(names),
-        _ => {
-            tracing::warn!(
-                classes,
-                named = count,
-                "the model does not name its classes; they are called class_0 and so on \
-                 (--labels names them)"
-            );
-            Ok((0..classes).map(|class| format!("class_{class}")).collect())
-        }
+    let Some(names) = from_model.and_then(parse_names) else {
+        tracing::warn!(
+            classes,
+            "the model does not name its classes; they are called class_0 and so on (--labels names \
+             them)"
+        );
+        return Ok((0..classes).map(|class| format!("class_{class}")).collect());
+    };
+    if names.len() != classes {
+        return Err(InferError::Layout(format!(
+            "the model names {} classes but its output has {classes}; is it laid out otherwise \
+             (--layout), or were classes added later (--labels)?",
+            names.len()
+        )));
     }
+    Ok(names)
 }
 
 #[cfg(test)]
@@ -131,12 +134,12 @@ mod tests {
         assert_eq!(numbered, ["class_0", "class_1"]);
         let other = settle_labels(1, None, Some("['x']")).expect("numbered");
         assert_eq!(other, ["class_0"], "neither JSON nor a dictionary");
-        let fewer = settle_labels(2, None, Some(r#"["x"]"#)).expect("numbered");
-        assert_eq!(fewer, ["class_0", "class_1"]);
+        let error = settle_labels(2, None, Some(r#"["x"]"#)).expect_err("count").to_string();
+        assert!(error.contains("names 1 classes but its output has 2"), "{error}");
     }
 
     #[test]
     fn label_files() {
-        assert_eq!(parse_label_file("red\r\ngreen \n\n"), ["red", "green"]);
+        assert_eq!(parse_label_file("\u{feff}red\r\ngreen \n\n"), ["red", "green"]);
     }
 }

@@ -93,15 +93,12 @@ impl OnnxModel {
             path: path.clone(),
             reason: error.to_string(),
         })?;
-        let family = named
-            .or_else(|| Family::guess(&dims, size))
-            .ok_or_else(|| unknown_layout(&dims, size))?;
-        let output = family.shape(&dims, size).ok_or_else(|| {
-            InferError::Layout(format!(
-                "{:?} does not fit an output of {dims:?} for an input of {}x{}",
-                family.name, size.0, size.1
-            ))
-        })?;
+        let unfit = || unfit_output(&path, named, &dims, size);
+        let family = named.or_else(|| Family::guess(&dims, size)).ok_or_else(unfit)?;
+        let output = family
+            .shape(&dims, size)
+            .filter(|shape| named.is_none() || family.is_plausible(*shape))
+            .ok_or_else(unfit)?;
         let classes = family.classes(output).unwrap_or(0);
         let labels = model::settle_labels(classes, labels, declared.names.as_deref())?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -214,10 +211,15 @@ impl Network {
     }
 }
 
-fn unknown_layout(dims: &[i64], size: (u32, u32)) -> InferError {
+fn unfit_output(path: &Path, named: Option<&Family>, dims: &[i64], size: (u32, u32)) -> InferError {
+    let as_what =
+        named.map_or("neither YOLOX nor YOLOv8".to_owned(), |f| format!("not {}", f.name));
     InferError::Layout(format!(
-        "an output of {dims:?} for an input of {}x{} is neither YOLOX's nor YOLOv8's",
-        size.0, size.1
+        "{} has an output of {dims:?} for an input of {}x{}, which is {as_what}; served are yolox \
+         (1 x anchors x 5+classes) and yolov8 (1 x 4+classes x anchors): export it to one of these",
+        path.display(),
+        size.0,
+        size.1
     ))
 }
 
@@ -242,7 +244,8 @@ fn read_labels(path: &Path) -> Result<Vec<String>, InferError> {
 static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
 
 fn load_runtime(path: &Path) -> Result<Environment, InferError> {
-    let failed = |reason: String| InferError::Runtime { path: path.to_owned(), reason };
+    let full = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let failed = |reason: String| InferError::Runtime { path: full.clone(), reason };
     if !path.exists() {
         return Err(failed("no such file; `python3 models/setup.py` fetches it".into()));
     }

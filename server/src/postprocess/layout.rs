@@ -1,5 +1,7 @@
 //! Model families as data: how a family wants its input and how its output is laid out.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::Candidate;
@@ -17,6 +19,15 @@ pub enum FamilyName {
     /// YOLOv8 and later Ultralytics exports: RGB 0..1, picture centred, columns of x y w h classes
     /// in pixels.
     Yolov8,
+}
+
+impl fmt::Display for FamilyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Yolox => "yolox",
+            Self::Yolov8 => "yolov8",
+        })
+    }
 }
 
 /// How values are ordered in the output.
@@ -144,6 +155,13 @@ impl Family {
         (fits && self.classes(shape).is_some()).then_some(shape)
     }
 
+    /// Whether an output of this shape is likely to be read right: a network has more anchors than
+    /// values per anchor, and an output read the wrong way round has not.
+    #[must_use]
+    pub fn is_plausible(&self, shape: OutputShape) -> bool {
+        shape.anchors > shape.attributes
+    }
+
     /// Guesses the family by an output's dimensions: YOLOX when the number of anchors is that of its
     /// grids, else YOLOv8 when there are more anchors than values per anchor.
     #[must_use]
@@ -151,7 +169,7 @@ impl Family {
         if YOLOX.shape(dims, input).is_some() {
             return Some(&YOLOX);
         }
-        YOLOV8.shape(dims, input).filter(|shape| shape.anchors > shape.attributes).map(|_| &YOLOV8)
+        YOLOV8.shape(dims, input).filter(|shape| YOLOV8.is_plausible(*shape)).map(|_| &YOLOV8)
     }
 }
 

@@ -3,6 +3,8 @@
 //! Times are in seconds, sizes in bytes, as Prometheus recommends. Series do not depend on the number
 //! of cameras.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder as _, Unit};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
@@ -63,16 +65,19 @@ pub enum Refusal {
     BadCameraId,
     /// The server was shutting down.
     Draining,
+    /// A message was too large to be read, which ended its stream.
+    TooLarge,
 }
 
 impl Refusal {
-    const ALL: [Self; 3] = [Self::MaxCameras, Self::BadCameraId, Self::Draining];
+    const ALL: [Self; 4] = [Self::MaxCameras, Self::BadCameraId, Self::Draining, Self::TooLarge];
 
     fn label(self) -> &'static str {
         match self {
             Self::MaxCameras => "max_cameras",
             Self::BadCameraId => "bad_camera_id",
             Self::Draining => "draining",
+            Self::TooLarge => "too_large",
         }
     }
 }
@@ -85,7 +90,7 @@ pub struct Metrics {
     pub frames_received: Counter,
     frames: [Counter; Outcome::ALL.len()],
     bad_frames: [Counter; DecodeError::REASONS.len()],
-    refused: [Counter; Refusal::ALL.len()],
+    refused: [(Counter, AtomicU64); Refusal::ALL.len()],
     pub stages: StageHistograms,
     pub frame_seconds: Histogram,
     pub capture_age_seconds: Histogram,
@@ -137,14 +142,15 @@ impl Metrics {
         };
         let frames = "Frames by what became of them; their sum is the frames received";
         let bad = "Frames answered BAD_IMAGE or UNSUPPORTED, by reason";
-        let refused = "Streams and calls that were not accepted, by reason";
+        let refused = "Streams and calls that were not accepted or cut off, by reason";
         Self {
             frames_received: to.counter(FRAMES_RECEIVED, "Frames read off the wire", &[]),
             frames: Outcome::ALL.map(|o| to.counter(FRAMES, frames, &[("outcome", o.label())])),
             bad_frames: DecodeError::REASONS
                 .map(|reason| to.counter(BAD_FRAMES, bad, &[("reason", reason)])),
             refused: Refusal::ALL
-                .map(|r| to.counter(STREAMS_REFUSED, refused, &[("reason", r.label())])),
+                .map(|r| to.counter(STREAMS_REFUSED, refused, &[("reason", r.label())]))
+                .map(|counter| (counter, AtomicU64::new(0))),
             stages: StageHistograms {
                 queue: stage("queue"),
                 decode: stage("decode"),
@@ -209,9 +215,11 @@ impl Metrics {
         }
     }
 
-    /// Counts a stream or call that was not accepted.
-    pub fn refused(&self, why: Refusal) {
-        self.refused[why as usize].increment(1);
+    /// Counts a stream or call that was not accepted, and returns how many there were for this reason.
+    pub fn refused(&self, why: Refusal) -> u64 {
+        let (counter, times) = &self.refused[why as usize];
+        counter.increment(1);
+        times.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Publishes what is served.

@@ -2,7 +2,9 @@
 
 pub mod metrics;
 
-use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{
+    EnvFilter, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt,
+};
 
 use crate::{config::LogConfig, settings::LogFormat};
 
@@ -11,6 +13,15 @@ use crate::{config::LogConfig, settings::LogFormat};
 /// # Errors
 /// When the filter does not parse; the message names it.
 pub fn init_logs(config: &LogConfig) -> Result<(), String> {
+    // A bare word that is no level would be taken for a module's name, and silence all others.
+    let bare = config.level.split(',').map(str::trim).filter(|part| !part.contains('='));
+    let unknown = bare.into_iter().find(|word| word.parse::<LevelFilter>().is_err());
+    if let Some(word) = unknown {
+        return Err(format!(
+            "log-level: {word:?} is not one of off, error, warn, info, debug, trace (for one module: \
+             vedette_server=debug)"
+        ));
+    }
     let filter = EnvFilter::try_new(&config.level)
         .map_err(|error| format!("log-level: {:?} is not a filter: {error}", config.level))?;
     let registry = tracing_subscriber::registry().with(filter);

@@ -173,6 +173,29 @@ fn missing_and_broken_models() {
 }
 
 #[test]
+fn a_layout_that_is_not_the_models() {
+    let runtime = fetched("onnxruntime/libonnxruntime.so");
+    let args = ["--addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--log-level", "error"];
+    let model = fetched("yolox_nano.onnx");
+    let paths = [
+        "--runtime-lib",
+        runtime.to_str().expect("Unicode"),
+        "--model",
+        model.to_str().expect("Unicode"),
+    ];
+    let (code, text) = fails(&[&args[..], &paths, &["--layout", "yolov8"]].concat());
+    assert_eq!(code, 65);
+    assert!(text.contains("layout: ") && text.contains("not yolov8"), "{text}");
+}
+
+#[test]
+fn a_misspelt_log_level_is_not_silence() {
+    let (code, text) = fails(&["--backend", "spin", "--log-level", "verbose"]);
+    assert_eq!(code, 64);
+    assert!(text.contains("log-level: \"verbose\""), "{text}");
+}
+
+#[test]
 fn missing_runtime_library() {
     let [addr, admin] = [free_addr(), free_addr()].map(|addr| addr.to_string());
     let args = ["--addr", &addr, "--admin-addr", &admin, "--runtime-lib", "/nowhere/lib.so"];
@@ -342,7 +365,7 @@ async fn a_peer_that_never_reads_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once() {
+fn a_later_signal_ends_at_once() {
     let runtime = tokio::runtime::Runtime::new().expect("runtime");
     let server = Server::start(&["--backend", "spin", "--spin-ms", "0", "--grace-seconds", "3600"]);
     let addr = server.addr;
@@ -361,11 +384,12 @@ fn a_second_signal_ends_at_once() {
         let _ = tokio::time::timeout(Duration::from_secs(1), feeding).await;
     });
     server.signal("TERM");
-    // The first one's effect, so that the two are not one.
-    while get(server.admin, "/readyz").0 != "HTTP/1.1 503 Service Unavailable" {
-        std::thread::sleep(Duration::from_millis(10));
+    // One that follows at once is taken for the first one's echo, so signal until it ends.
+    let mut server = server;
+    while server.child.try_wait().expect("waits").is_none() {
+        std::thread::sleep(Duration::from_millis(100));
+        server.signal("TERM");
     }
-    server.signal("TERM");
     assert_eq!(server.end().0, Some(143));
     drop(camera);
 }

@@ -110,7 +110,7 @@ async fn the_camera_after_the_last_place_is_refused_with_the_number() {
     let second = server.camera("two").await;
     let refused = Camera::open(&mut server.client().await, "three").await.err().expect("full");
     assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
-    assert!(refused.message().contains("2 cameras"), "{refused}");
+    assert!(refused.message().contains("all 2 places"), "{refused}");
     assert!(
         (server.metric("vedette_streams_refused_total{reason=\"max_cameras\"}") - 1.0).abs() < 0.5
     );
