@@ -28,39 +28,72 @@ const MIN_STROKE: u32 = 2;
 /// Space around a label's text, in font pixels.
 const PADDING: u32 = 2;
 
-/// Draws every object's box and label, the least confident first so that the surest stay on top.
-/// Boxes may lie anywhere; what is outside the picture is clipped, and labels are kept inside.
+/// Left, top, width and height in pixels.
+type Rect = (f32, f32, f32, f32);
+
+/// Draws every object's box, then every label, the surest first to choose its place. Boxes may lie
+/// anywhere; what is outside the picture is clipped, and labels are kept inside.
 pub fn draw_objects(picture: &mut RgbImage, objects: &[Object]) {
-    let side = picture.width().max(picture.height());
-    let stroke = (side / PIXELS_PER_STROKE).max(MIN_STROKE) as f32;
-    let font_scale = (side as f32 / 480.0).round().max(1.0);
+    let longest = picture.width().max(picture.height());
+    let stroke = (longest / PIXELS_PER_STROKE).max(MIN_STROKE) as f32;
+    let font_scale = (longest as f32 / 480.0).round().max(1.0);
     let mut order: Vec<&Object> = objects.iter().collect();
-    order.sort_by(|a, b| a.confidence.total_cmp(&b.confidence));
+    order.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+    // The surest last, so that its frame stays on top.
+    for object in order.iter().rev() {
+        draw_frame(picture, object, stroke);
+    }
+    let mut taken = Vec::with_capacity(order.len());
     for object in order {
-        draw_object(picture, object, stroke, font_scale);
+        let label = format!("{} {:.2}", object.label, object.confidence);
+        let padding = PADDING as f32 * font_scale;
+        let text_width = label.chars().count() as f32 * GLYPH as f32 * font_scale;
+        let size = (text_width + 2.0 * padding, GLYPH as f32 * font_scale + 2.0 * padding);
+        let place = place_label(rect(object), size, picture.dimensions(), &taken);
+        let (left, top, width, height) = place;
+        let color = color(object);
+        draw::rect(picture, (left, top), (width, height), color);
+        let at = (left + padding, top + padding);
+        draw::text(picture, at, &label, font_scale, text_color(color));
+        taken.push(place);
     }
 }
 
-fn draw_object(picture: &mut RgbImage, object: &Object, stroke: f32, font_scale: f32) {
-    let color = PALETTE[object.class_id as usize % PALETTE.len()];
+fn color(object: &Object) -> Color {
+    PALETTE[object.class_id as usize % PALETTE.len()]
+}
+
+fn rect(object: &Object) -> Rect {
     let bbox = object.bbox.unwrap_or_default();
-    let (x, y) = (bbox.x as f32, bbox.y as f32);
-    let (w, h) = (bbox.width.max(1) as f32, bbox.height.max(1) as f32);
+    let length = |pixels: i32| pixels.max(1) as f32;
+    (bbox.x as f32, bbox.y as f32, length(bbox.width), length(bbox.height))
+}
+
+fn draw_frame(picture: &mut RgbImage, object: &Object, stroke: f32) {
+    let (x, y, w, h) = rect(object);
+    let color = color(object);
     draw::rect(picture, (x, y), (w, stroke), color);
     draw::rect(picture, (x, y + h - stroke), (w, stroke), color);
     draw::rect(picture, (x, y), (stroke, h), color);
     draw::rect(picture, (x + w - stroke, y), (stroke, h), color);
+}
 
-    let label = format!("{} {:.2}", object.label, object.confidence);
-    let text_width = label.chars().count() as f32 * GLYPH as f32 * font_scale;
-    let padding = PADDING as f32 * font_scale;
-    let (width, height) = (text_width + 2.0 * padding, GLYPH as f32 * font_scale + 2.0 * padding);
-    // Above the box where there is room, else inside it.
-    let top = if y >= height { y - height } else { y };
-    let left = x.min(picture.width() as f32 - width).max(0.0);
-    let top = top.min(picture.height() as f32 - height).max(0.0);
-    draw::rect(picture, (left, top), (width, height), color);
-    draw::text(picture, (left + padding, top + padding), &label, font_scale, text_color(color));
+/// Above the box, else below it, else inside: the first that lies in the picture and on no other
+/// label, or where there is none, the first that lies in the picture.
+fn place_label(bbox: Rect, size: (f32, f32), picture: (u32, u32), taken: &[Rect]) -> Rect {
+    let (x, y, _, h) = bbox;
+    let (width, height) = size;
+    let (right, bottom) = (picture.0 as f32, picture.1 as f32);
+    let left = x.min(right - width).max(0.0);
+    let inside = |top: &f32| *top >= 0.0 && top + height <= bottom;
+    let free = |top: &f32| !taken.iter().any(|label| overlap(*label, (left, *top, width, height)));
+    let tops = || [y - height, y + h, y].into_iter().filter(inside);
+    let top = tops().find(free).or_else(|| tops().next());
+    (left, top.unwrap_or_else(|| y.min(bottom - height).max(0.0)), width, height)
+}
+
+fn overlap(a: Rect, b: Rect) -> bool {
+    a.0 < b.0 + b.2 && b.0 < a.0 + a.2 && a.1 < b.1 + b.3 && b.1 < a.1 + a.3
 }
 
 /// Black on bright backgrounds, white on dark ones.
@@ -91,6 +124,20 @@ mod tests {
         assert!(!is_coloured(99, 300) && !is_coloured(400, 300) && !is_coloured(250, 350));
         assert!(!is_coloured(250, 275), "the inside stays visible");
         assert!(is_coloured(101, 190), "the label's background lies above the box");
+    }
+
+    #[test]
+    fn labels_leave_small_boxes_and_each_other_visible() {
+        let size = (60.0, 12.0);
+        let picture = (200, 100);
+        let corner = (10.0, 2.0, 14.0, 12.0);
+        let below = place_label(corner, size, picture, &[]);
+        assert_eq!(below, (10.0, 14.0, 60.0, 12.0), "no room above");
+        let middle = (100.0, 50.0, 30.0, 20.0);
+        let above = place_label(middle, size, picture, &[]);
+        assert_eq!(above, (100.0, 38.0, 60.0, 12.0));
+        let neighbour = place_label((110.0, 50.0, 30.0, 20.0), size, picture, &[above]);
+        assert!(!overlap(above, neighbour) && neighbour.1 > 50.0, "{neighbour:?}");
     }
 
     proptest! {

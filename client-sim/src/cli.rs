@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use clap::CommandFactory as _;
 use clap::{Args, Parser, Subcommand, error::ContextKind, error::ContextValue, error::ErrorKind};
 
 use crate::config::{Command, DetectConfig, DrawConfig, JsonTarget, RunConfig, ServerAddr, Size};
@@ -208,19 +209,24 @@ where
     I: IntoIterator<Item = T>,
     T: Into<std::ffi::OsString> + Clone,
 {
-    match Cli::try_parse_from(args) {
+    let args: Vec<std::ffi::OsString> = args.into_iter().map(Into::into).collect();
+    let job = args
+        .get(1)
+        .and_then(|arg| arg.to_str())
+        .filter(|word| Cli::command().find_subcommand(word).is_some());
+    match Cli::try_parse_from(&args) {
         Ok(cli) => Parsed::Command(Box::new(cli.job.into())),
         Err(error)
             if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
         {
             Parsed::Text(error.to_string())
         }
-        Err(error) => Parsed::Mistake(one_line(&error)),
+        Err(error) => Parsed::Mistake(one_line(&error, job)),
     }
 }
 
-/// clap's message and suggestion on one line.
-fn one_line(error: &clap::Error) -> String {
+/// clap's message and suggestion on one line, and where to read on.
+fn one_line(error: &clap::Error, job: Option<&str>) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return "name a job: run, detect or draw; see client-sim --help".to_owned();
     }
@@ -242,7 +248,8 @@ fn one_line(error: &clap::Error) -> String {
                 _ => None,
             })
             .map_or_else(String::new, |name| format!("; did you mean {name}?"));
-    format!("{message}{suggestion}; see client-sim --help")
+    let job = job.map_or_else(String::new, |job| format!(" {job}"));
+    format!("{message}{suggestion}; see client-sim{job} --help")
 }
 
 impl From<Job> for Command {
@@ -335,7 +342,10 @@ mod tests {
         ] {
             let line = mistake(args);
             assert!(line.contains(part), "{args:?}: {line}");
-            assert!(line.ends_with("see client-sim --help") && line.lines().count() == 1, "{line}");
+            let job = args.first().filter(|job| ["run", "detect"].contains(job));
+            let page = job.map_or_else(String::new, |job| format!("{job} "));
+            assert!(line.ends_with(&format!("see client-sim {page}--help")), "{line}");
+            assert_eq!(line.lines().count(), 1, "{line}");
         }
     }
 }

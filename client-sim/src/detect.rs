@@ -236,7 +236,8 @@ fn save(
         let what = format!("{doing} {}", path.display());
         move |source| SimError::Picture { what, source }
     };
-    let (picture, format) = upright(bytes).map_err(picture_error("decoding"))?;
+    let (picture, format) = upright(bytes)
+        .map_err(picture_error("detected, but no copy with boxes could be made: decoding"))?;
     let mut picture = picture.into_rgb8();
     boxes::draw_objects(&mut picture, &answer.objects);
 
