@@ -25,6 +25,9 @@ const PIXELS_PER_STROKE: u32 = 320;
 /// Thinnest frame that is still easy to see, in pixels.
 const MIN_STROKE: u32 = 2;
 
+/// Sides of pictures, in pixels, for which a font pixel is 1 pixel wide: letters of 16 pixels at 1280.
+const PIXELS_PER_FONT_SCALE: u32 = 640;
+
 /// Space around a label's text, in font pixels.
 const PADDING: u32 = 2;
 
@@ -36,26 +39,28 @@ type Rect = (f32, f32, f32, f32);
 pub fn draw_objects(picture: &mut RgbImage, objects: &[Object]) {
     let longest = picture.width().max(picture.height());
     let stroke = (longest / PIXELS_PER_STROKE).max(MIN_STROKE) as f32;
-    let font_scale = (longest as f32 / 480.0).round().max(1.0);
+    let font_scale = (longest / PIXELS_PER_FONT_SCALE).max(1) as f32;
     let mut order: Vec<&Object> = objects.iter().collect();
     order.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     // The surest last, so that its frame stays on top.
     for object in order.iter().rev() {
         draw_frame(picture, object, stroke);
     }
+    let padding = PADDING as f32 * font_scale;
     let mut taken = Vec::with_capacity(order.len());
+    let mut labels = Vec::with_capacity(order.len());
     for object in order {
-        let label = format!("{} {:.2}", object.label, object.confidence);
-        let padding = PADDING as f32 * font_scale;
-        let text_width = label.chars().count() as f32 * GLYPH as f32 * font_scale;
+        let text = format!("{} {:.2}", object.label, object.confidence);
+        let text_width = text.chars().count() as f32 * GLYPH as f32 * font_scale;
         let size = (text_width + 2.0 * padding, GLYPH as f32 * font_scale + 2.0 * padding);
         let place = place_label(rect(object), size, picture.dimensions(), &taken);
-        let (left, top, width, height) = place;
-        let color = color(object);
+        taken.push(place);
+        labels.push((place, text, color(object)));
+    }
+    for ((left, top, width, height), text, color) in labels.into_iter().rev() {
         draw::rect(picture, (left, top), (width, height), color);
         let at = (left + padding, top + padding);
-        draw::text(picture, at, &label, font_scale, text_color(color));
-        taken.push(place);
+        draw::text(picture, at, &text, font_scale, text_color(color));
     }
 }
 

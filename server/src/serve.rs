@@ -168,9 +168,11 @@ impl Running {
             while self.admission.cameras() > 0 {
                 tokio::time::sleep(DRAIN_POLL).await;
             }
-            // Clients read their last answers and stop sending. A socket that is closed while frames
-            // still arrive is reset, and what its peer has not read by then is lost.
-            tokio::time::sleep(DRAIN_LINGER).await;
+            if cameras > 0 {
+                // Clients read their last answers and stop sending. A socket that is closed while
+                // frames still arrive is reset, and what its peer has not read by then is lost.
+                tokio::time::sleep(DRAIN_LINGER).await;
+            }
             // Watchers of the health service would keep their connections open for ever.
             self.health.clear_service_status("").await;
             self.health.clear_service_status(<Service as NamedService>::NAME).await;
