@@ -221,14 +221,12 @@ def explain_pip(output: str, what: str, cache: Path, needed_bytes: int) -> str:
     return f"pip could not fetch {what}: {reason[:300]}"
 
 
-def run_pip(arguments: list[str], what: str, cache: Path, needed_bytes: int, tmp: Path) -> None:
-    """Runs pip; its output is shown only as the one line of a failure."""
-    # Everything lands on the cache's file system, so one check of the free space covers it all.
-    environment = os.environ | {"TMPDIR": str(tmp), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    # A user's "only inside a virtual environment" is about installing; this does not touch theirs.
-    environment.pop("PIP_REQUIRE_VIRTUALENV", None)
-    done = subprocess.run(
-        [*find_pip(), *arguments],
+def run_captured(
+    command: list[str], environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command without input, its output and errors kept together."""
+    return subprocess.run(
+        command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -237,6 +235,15 @@ def run_pip(arguments: list[str], what: str, cache: Path, needed_bytes: int, tmp
         env=environment,
         check=False,
     )
+
+
+def run_pip(arguments: list[str], what: str, cache: Path, needed_bytes: int, tmp: Path) -> None:
+    """Runs pip; its output is shown only as the one line of a failure."""
+    # Everything lands on the cache's file system, so one check of the free space covers it all.
+    environment = os.environ | {"TMPDIR": str(tmp), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    # A user's "only inside a virtual environment" is about installing; this does not touch theirs.
+    environment.pop("PIP_REQUIRE_VIRTUALENV", None)
+    done = run_captured([*find_pip(), *arguments], environment)
     if done.returncode != 0:
         raise SetupError(explain_pip(done.stdout, what, cache, needed_bytes))
 

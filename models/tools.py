@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import fetch
-from fetch import MB, SetupError
+from fetch import MB, SetupError, run_captured
 from parts import Context, wheel_of
 
 # Room for a build tool unpacked from its wheel (cmake 4.4: 112 MB).
@@ -82,16 +81,7 @@ class Tools:
         ]
         with context.progress.step(f"installing {' '.join(packages)} with apt-get"):
             for command in commands:
-                done = subprocess.run(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    errors="replace",
-                    env=environment,
-                    check=False,
-                )
+                done = run_captured(command, environment)
             # An update may fail for one of several sources and the installation still succeed.
             if done.returncode != 0:
                 lines = [line for line in done.stdout.splitlines() if line.startswith("E: ")]

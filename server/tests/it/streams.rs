@@ -73,12 +73,12 @@ async fn a_fast_camera_leaves_the_others_their_turn() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frame_whose_budget_is_gone_is_not_computed() {
-    let server = TestServer::start(Settings { workers: Some(1), ..spin(200.0) }).await;
+    let server = TestServer::start(Settings { workers: Some(1), ..spin(1000.0) }).await;
     let picture = small_jpeg();
     let mut busy = server.camera("busy").await;
+    let mut hurried = server.camera("hurried").await;
     busy.send_picture(1, &picture).await;
     server.wait_for("vedette_frames_received_total", 1.0).await;
-    let mut hurried = server.camera("hurried").await;
     hurried.send(DetectRequest { budget_ms: 1, ..encoded(9, &picture) }).await;
     let answer = hurried.answer().await;
     assert_eq!(answer.outcome(), Outcome::Expired);
@@ -137,7 +137,7 @@ async fn a_bad_camera_id_is_refused_and_none_is_given_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn frames_of_a_client_that_left_are_dropped_and_counted() {
-    let server = TestServer::start(Settings { workers: Some(1), ..spin(100.0) }).await;
+    let server = TestServer::start(Settings { workers: Some(1), ..spin(500.0) }).await;
     let camera = server.camera("leaver").await;
     for id in 0..3 {
         camera.send_picture(id, &small_jpeg()).await;
