@@ -242,7 +242,7 @@ impl Decoder {
         let end = jpeg_markers::without_trailing_zeros(data).len();
         let mut result = Err(DecodeError::Truncated(String::new()));
         // The zeros at the end pad a driver's buffer; but the first of them may be data.
-        for end in [end, (end + 1).min(data.len())] {
+        for end in end..=(end + 1).min(data.len()) {
             whole.clear();
             whole.extend_from_slice(&data[..end]);
             whole.extend_from_slice(&[0xFF, jpeg_markers::EOI]);

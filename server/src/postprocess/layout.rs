@@ -148,7 +148,7 @@ impl Family {
             Order::AttributeRows => (second, first),
         };
         let fits = match self.boxes {
-            Boxes::Grid(strides) => anchors == grid_cells(strides, input),
+            Boxes::Grid(strides) => anchors == count_cells(strides, input),
             Boxes::Pixels => anchors > 0,
         };
         let shape = OutputShape { anchors, attributes };
@@ -173,7 +173,7 @@ impl Family {
     }
 }
 
-fn grid_cells(strides: &[u32], (width, height): (u32, u32)) -> usize {
+fn count_cells(strides: &[u32], (width, height): (u32, u32)) -> usize {
     strides.iter().map(|stride| (width / stride) as usize * (height / stride) as usize).sum()
 }
 
@@ -187,44 +187,46 @@ pub fn candidates(
     threshold: f32,
     out: &mut Vec<Candidate>,
 ) {
-    let header = family.header();
-    let mut push = |cell: Option<Cell>, best: (usize, f32), xywh: [f32; 4]| {
-        let bbox = decode_box(xywh, cell);
-        let finite =
-            [best.1, bbox.x1, bbox.y1, bbox.x2, bbox.y2].iter().all(|edge| edge.is_finite());
-        if finite {
-            out.push(Candidate { bbox, score: best.1.min(1.0), class: best.0 as u32 });
-        }
-    };
-    match family.output {
-        Order::AnchorRows => {
-            let cells = Cells::new(family.boxes, input);
-            for (row, cell) in output.chunks_exact(shape.attributes).zip(cells) {
-                let objectness = if family.objectness { row[4] } else { 1.0 };
-                // No class can lift a score above its objectness, and most anchors see nothing.
-                if objectness.is_nan() || objectness < threshold {
-                    continue;
-                }
-                if let Some((class, score)) = best_class(row[header..].iter().copied()) {
-                    let score = score * objectness;
-                    if score >= threshold {
-                        push(cell, (class, score), [row[0], row[1], row[2], row[3]]);
-                    }
-                }
+    let scan = Scan { family, shape, output, threshold };
+    match family.boxes {
+        Boxes::Grid(strides) => scan.run(grid_cells(strides, input).map(Some), out),
+        Boxes::Pixels => scan.run(std::iter::repeat(None), out),
+    }
+}
+
+/// One picture's output, about to be looked through.
+struct Scan<'a> {
+    family: &'a Family,
+    shape: OutputShape,
+    output: &'a [f32],
+    threshold: f32,
+}
+
+impl Scan<'_> {
+    /// Looks at every anchor, whose cells come in turn.
+    fn run(&self, cells: impl Iterator<Item = Option<Cell>>, out: &mut Vec<Candidate>) {
+        let OutputShape { anchors, attributes } = self.shape;
+        let (anchor_step, attribute_step) = match self.family.output {
+            Order::AnchorRows => (attributes, 1),
+            Order::AttributeRows => (1, anchors),
+        };
+        for (anchor, cell) in (0..anchors).zip(cells) {
+            let at = |attribute| self.output[anchor * anchor_step + attribute * attribute_step];
+            let objectness = if self.family.objectness { at(4) } else { 1.0 };
+            // No class can lift a score above its objectness, and most anchors see nothing.
+            if objectness.is_nan() || objectness < self.threshold {
+                continue;
             }
-        }
-        Order::AttributeRows => {
-            let at = |attribute: usize, anchor: usize| output[attribute * shape.anchors + anchor];
-            let cells = Cells::new(family.boxes, input);
-            for (anchor, cell) in (0..shape.anchors).zip(cells) {
-                let scores = (header..shape.attributes).map(|attribute| at(attribute, anchor));
-                let objectness = if family.objectness { at(4, anchor) } else { 1.0 };
-                if let Some((class, score)) = best_class(scores) {
-                    let score = score * objectness;
-                    if score >= threshold {
-                        push(cell, (class, score), [0, 1, 2, 3].map(|a| at(a, anchor)));
-                    }
-                }
+            let scores = (self.family.header()..attributes).map(at);
+            let Some((class, score)) = best_class(scores) else { continue };
+            let score = score * objectness;
+            if score < self.threshold {
+                continue;
+            }
+            let bbox = decode_box([0, 1, 2, 3].map(at), cell);
+            let finite = [score, bbox.x1, bbox.y1, bbox.x2, bbox.y2].iter().all(|v| v.is_finite());
+            if finite {
+                out.push(Candidate { bbox, score: score.min(1.0), class: class as u32 });
             }
         }
     }
@@ -246,50 +248,17 @@ struct Cell {
     stride: f32,
 }
 
-/// The cell of each anchor in turn; `None` for ever where boxes are in pixels.
-struct Cells {
-    strides: std::slice::Iter<'static, u32>,
-    input: (u32, u32),
-    grid: Option<Grid>,
-    pixels: bool,
-}
-
-#[derive(Clone, Copy)]
-struct Grid {
-    stride: u32,
-    next: (u32, u32),
-}
-
-impl Cells {
-    fn new(boxes: Boxes, input: (u32, u32)) -> Self {
-        let (strides, pixels) = match boxes {
-            Boxes::Grid(strides) => (strides.iter(), false),
-            Boxes::Pixels => ([].iter(), true),
-        };
-        Self { strides, input, grid: None, pixels }
-    }
-}
-
-impl Iterator for Cells {
-    type Item = Option<Cell>;
-
-    fn next(&mut self) -> Option<Option<Cell>> {
-        if self.pixels {
-            return Some(None);
-        }
-        loop {
-            if let Some(grid) = &mut self.grid {
-                let (columns, rows) = (self.input.0 / grid.stride, self.input.1 / grid.stride);
-                let (x, y) = grid.next;
-                if y < rows && x < columns {
-                    grid.next = if x + 1 < columns { (x + 1, y) } else { (0, y + 1) };
-                    let (x, y, stride) = (x as f32, y as f32, grid.stride as f32);
-                    return Some(Some(Cell { x, y, stride }));
-                }
-            }
-            self.grid = Some(Grid { stride: *self.strides.next()?, next: (0, 0) });
-        }
-    }
+/// The cell of each anchor in turn: stride by stride, each grid row by row.
+fn grid_cells(strides: &'static [u32], (width, height): (u32, u32)) -> impl Iterator<Item = Cell> {
+    strides.iter().flat_map(move |&stride| {
+        (0..height / stride).flat_map(move |y| {
+            (0..width / stride).map(move |x| Cell {
+                x: x as f32,
+                y: y as f32,
+                stride: stride as f32,
+            })
+        })
+    })
 }
 
 /// Centre and size to edges, in pixels of the input.
