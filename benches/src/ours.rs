@@ -1,0 +1,270 @@
+//! The server's own stages, called in this process. The only module that knows their signatures.
+
+use std::{path::PathBuf, sync::Arc};
+
+use bytes::Bytes;
+use vedette_server::{
+    decode::Decoder,
+    frame::{Layout, Picture},
+    infer::onnx::{Network, OnnxModel},
+    letterbox::Letterbox,
+    postprocess::{
+        DetectOptions, Postprocessor,
+        layout::{Family, OutputShape},
+    },
+    preprocess::{InputSpec, Preprocessor, values},
+    settings::Settings,
+};
+
+use crate::error::{BenchError, failed};
+
+/// A stage of a frame's way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named")]
+pub enum Stage {
+    Decode,
+    Preprocess,
+    Infer,
+    Postprocess,
+}
+
+impl Stage {
+    /// All, in order.
+    pub const ALL: [Self; 4] = [Self::Decode, Self::Preprocess, Self::Infer, Self::Postprocess];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Decode => "decode",
+            Self::Preprocess => "preprocess",
+            Self::Infer => "infer",
+            Self::Postprocess => "postprocess",
+        }
+    }
+}
+
+/// A way from a picture file to boxes, as a whole and by stage.
+pub trait Pipeline: Default + Send {
+    /// Runs every stage. Returns the number of boxes.
+    ///
+    /// # Errors
+    /// A picture that does not decode, a network that does not run.
+    fn detect(&mut self, net: &mut Net, data: &Bytes) -> Result<usize, BenchError>;
+
+    /// Prepares one stage's input and hands `timer` a function that runs only that stage.
+    ///
+    /// # Errors
+    /// As [`detect`](Self::detect).
+    fn stage(
+        &mut self,
+        net: &mut Net,
+        stage: Stage,
+        data: &Bytes,
+        timer: &mut dyn FnMut(&mut dyn FnMut()),
+    ) -> Result<(), BenchError>;
+}
+
+/// Which model is run.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs, reason = "see the flag of the same name")]
+pub struct ModelFiles {
+    pub model: Option<PathBuf>,
+    pub runtime_lib: Option<PathBuf>,
+}
+
+/// A model as a server with these files and otherwise default settings runs it.
+pub struct Model {
+    onnx: Arc<OnnxModel>,
+    options: DetectOptions,
+    limits: vedette_server::decode::FrameLimits,
+    /// ONNX Runtime's library.
+    pub runtime_lib: PathBuf,
+}
+
+impl Model {
+    /// Loads it.
+    ///
+    /// # Errors
+    /// When a file is missing or unusable.
+    pub fn load(files: ModelFiles) -> Result<Self, BenchError> {
+        let ModelFiles { model, runtime_lib } = files;
+        let settings = Settings { model, runtime_lib, ..Settings::default() };
+        let config = settings.check().map_err(failed("settings"))?;
+        let onnx = OnnxModel::load(&config.model).map_err(failed("the model"))?;
+        Ok(Self {
+            onnx: Arc::new(onnx),
+            options: config.detect,
+            limits: config.frames.limits,
+            runtime_lib: config.model.runtime_lib,
+        })
+    }
+
+    /// A session with its buffers, for one thread.
+    ///
+    /// # Errors
+    /// When the session cannot be made.
+    pub fn net(&self) -> Result<Net, BenchError> {
+        let network = self.onnx.network().map_err(failed("the model"))?;
+        Ok(Net {
+            network,
+            tensor: vec![0.0; values(self.onnx.info.input)],
+            postprocessor: Postprocessor::default(),
+            options: self.options,
+            limits: self.limits,
+            model: Arc::clone(&self.onnx),
+        })
+    }
+}
+
+/// One thread's network and what both pipelines use alike.
+pub struct Net {
+    model: Arc<OnnxModel>,
+    network: Network,
+    tensor: Vec<f32>,
+    postprocessor: Postprocessor,
+    options: DetectOptions,
+    limits: vedette_server::decode::FrameLimits,
+}
+
+/// A network's output with what it takes to read it.
+pub struct Output<'a> {
+    /// One picture's values.
+    pub values: &'a [f32],
+    /// Their shape.
+    pub shape: OutputShape,
+    /// How the picture lay in the input.
+    pub letterbox: Letterbox,
+    /// What is reported.
+    pub options: &'a DetectOptions,
+    model: &'a OnnxModel,
+    postprocessor: &'a mut Postprocessor,
+}
+
+impl Net {
+    /// How the network wants its input.
+    #[must_use]
+    pub fn spec(&self) -> InputSpec {
+        self.model.input
+    }
+
+    /// Where a picture lies in the whole, square input, as in a pipeline that knows no other.
+    #[must_use]
+    pub fn square(&self, source: (u32, u32)) -> Letterbox {
+        Letterbox::fit(source, self.model.info.input, self.model.family.align)
+    }
+
+    /// The tensor to fill for an input of this size: three planes.
+    pub fn tensor(&mut self, input: (u32, u32)) -> &mut [f32] {
+        &mut self.tensor[..values(input)]
+    }
+
+    /// Runs the network on the tensor.
+    ///
+    /// # Errors
+    /// When it does not run or its output is not what the model's loading has shown.
+    pub fn infer(&mut self, letterbox: Letterbox) -> Result<Output<'_>, BenchError> {
+        let (input, family): (_, &Family) = (letterbox.input, self.model.family);
+        let outputs = self
+            .network
+            .run(&self.tensor[..values(input)], input, 1)
+            .map_err(failed("the network"))?;
+        let shape = family
+            .shape(&outputs.dims, input)
+            .ok_or_else(|| failed("the network")("its output changed its layout"))?;
+        Ok(Output {
+            values: outputs.values,
+            shape,
+            letterbox,
+            options: &self.options,
+            model: &self.model,
+            postprocessor: &mut self.postprocessor,
+        })
+    }
+}
+
+impl Output<'_> {
+    /// The server's postprocessing. Returns the number of boxes.
+    pub fn boxes(&mut self) -> usize {
+        let labels = &self.model.info.labels;
+        let Self { values, shape, letterbox, options, .. } = self;
+        let family = self.model.family;
+        self.postprocessor.run(family, *shape, values, letterbox, labels, options).len()
+    }
+}
+
+/// The server's pipeline.
+#[derive(Default)]
+pub struct Ours {
+    decoder: Option<Decoder>,
+    preprocessor: Preprocessor,
+}
+
+impl Pipeline for Ours {
+    fn detect(&mut self, net: &mut Net, data: &Bytes) -> Result<usize, BenchError> {
+        let letterbox = self.fill(net, data, &mut |run| run())?;
+        Ok(net.infer(letterbox)?.boxes())
+    }
+
+    fn stage(
+        &mut self,
+        net: &mut Net,
+        stage: Stage,
+        data: &Bytes,
+        timer: &mut dyn FnMut(&mut dyn FnMut()),
+    ) -> Result<(), BenchError> {
+        match stage {
+            Stage::Decode => {
+                let picture = picture(data);
+                let decoder = self.decoder.get_or_insert_with(|| Decoder::new(net.limits));
+                // Once by itself: what fails now, fails with its reason.
+                decoder.decode(&picture).map_err(failed("a picture"))?;
+                timer(&mut || {
+                    let _ = std::hint::black_box(decoder.decode(&picture));
+                });
+            }
+            Stage::Preprocess => {
+                self.fill(net, data, timer)?;
+            }
+            Stage::Infer => {
+                let letterbox = self.fill(net, data, &mut |run| run())?;
+                net.infer(letterbox)?;
+                timer(&mut || {
+                    let _ = std::hint::black_box(net.infer(letterbox).is_ok());
+                });
+            }
+            Stage::Postprocess => {
+                let letterbox = self.fill(net, data, &mut |run| run())?;
+                let mut output = net.infer(letterbox)?;
+                timer(&mut || {
+                    std::hint::black_box(output.boxes());
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ours {
+    /// Decodes, and lets `timer` run the preprocessing into the network's tensor at least once.
+    fn fill(
+        &mut self,
+        net: &mut Net,
+        data: &Bytes,
+        timer: &mut dyn FnMut(&mut dyn FnMut()),
+    ) -> Result<Letterbox, BenchError> {
+        let picture = picture(data);
+        let decoder = self.decoder.get_or_insert_with(|| Decoder::new(net.limits));
+        let rgb = decoder.decode(&picture).map_err(failed("a picture"))?;
+        let letterbox = net.model.letterbox((rgb.width, rgb.height));
+        let spec = net.model.input;
+        let tensor = &mut net.tensor[..values(letterbox.input)];
+        let preprocessor = &mut self.preprocessor;
+        timer(&mut || preprocessor.run(&rgb.pixels, &letterbox, &spec, tensor));
+        Ok(letterbox)
+    }
+}
+
+fn picture(data: &Bytes) -> Picture {
+    Picture { data: data.clone(), layout: Layout::Encoded }
+}
