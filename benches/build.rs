@@ -11,6 +11,6 @@ fn main() {
         .ok()
         .and_then(|output| String::from_utf8(output.stdout).ok())
         .unwrap_or_default();
-    println!("cargo::rustc-env=VEDETTE_BENCH_RUSTC={}", version.trim());
+    println!("cargo::rustc-env=BENCH_RUSTC={}", version.trim());
     println!("cargo::rerun-if-changed=build.rs");
 }

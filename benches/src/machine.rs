@@ -39,7 +39,7 @@ impl Facts {
             ram_mib: kib_field(&file("/proc/meminfo"), "MemTotal").unwrap_or(0) / 1024,
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             vedette: env!("CARGO_PKG_VERSION").to_owned(),
-            rustc: env!("VEDETTE_BENCH_RUSTC").to_owned(),
+            rustc: env!("BENCH_RUSTC").to_owned(),
             onnxruntime: lib.map_or_else(unknown, |name| name.to_string_lossy().into_owned()),
         }
     }

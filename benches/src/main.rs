@@ -14,6 +14,7 @@ use vedette_bench::{
     cli::{self, Cli, Job, Stop},
     context::Context,
     error::{BenchError, io_error},
+    idle, neighbour, overload,
     report::Report,
     table,
 };
@@ -59,14 +60,21 @@ fn run(cli: Cli) -> Result<u8, BenchError> {
 }
 
 async fn bench(job: Job) -> Result<Option<Report>, BenchError> {
-    let (ctx, findings) = match job {
-        Job::Ceiling(args) => {
-            let ctx = Context::new("ceiling", &args);
-            let findings = ceiling::run(&ctx).await?;
-            (ctx, findings)
-        }
+    let (name, common) = match &job {
+        Job::Ceiling(args) => ("ceiling", args),
+        Job::Neighbour(args) => ("neighbour", args),
+        Job::Overload(args) => ("overload", args),
+        Job::Idle(args) => ("idle", &args.common),
         _ => return Ok(None),
     };
+    let ctx = Context::new(name, common);
+    let findings = match &job {
+        Job::Ceiling(_) => ceiling::run(&ctx).await,
+        Job::Neighbour(_) => neighbour::run(&ctx).await,
+        Job::Overload(_) => overload::run(&ctx).await,
+        Job::Idle(args) => idle::run(&ctx, args).await,
+        _ => return Ok(None),
+    }?;
     ctx.finish(command(), findings).map(Some)
 }
 
