@@ -4,7 +4,7 @@
 use std::{fmt, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use crate::{
-    decode::FrameLimits,
+    decode::{FrameLimits, JpegDecode},
     postprocess::{DetectOptions, layout::FamilyName},
     settings::{BackendKind, ConfigError, InputShape, InputSize, LogFormat, Settings},
 };
@@ -59,6 +59,7 @@ pub struct ModelConfig {
 #[expect(missing_docs, reason = "see the flag of the same name")]
 pub struct FrameConfig {
     pub limits: FrameLimits,
+    pub jpeg: JpegDecode,
     pub workers: usize,
     pub budget: Duration,
 }
@@ -128,6 +129,7 @@ impl Settings {
                     )?,
                     max_pixels: within("max_pixels", max_pixels, 1..=MAX_MAX_PIXELS)?,
                 },
+                jpeg: given("jpeg_decode", s.jpeg_decode)?,
                 workers: within("workers", s.workers, 1..=MAX_WORKERS)?,
                 budget: Duration::from_millis(
                     within("budget_ms", s.budget_ms, 1..=u32::MAX)?.into(),

@@ -32,6 +32,10 @@ pub const DECODE_ALLOC_BYTES_PER_PIXEL: u64 = 16;
 /// Bytes that they may allocate besides, for tables, colour profiles and text.
 pub const DECODE_ALLOC_BYTES: u64 = 1 << 20;
 
+/// Input and output tensors that a worker keeps, by input size: more than a fleet has aspect ratios. A
+/// set is about 3 MB at an input of 416x416.
+pub const TENSOR_SETS: usize = 8;
+
 /// Candidates that enter non-maximum suppression, strongest first; it is quadratic.
 pub const NMS_MAX_CANDIDATES: usize = 4096;
 

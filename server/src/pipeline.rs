@@ -11,8 +11,9 @@
 
 use std::{
     convert::Infallible,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{Arc, Mutex, PoisonError},
+    thread,
     time::Duration,
 };
 
@@ -129,14 +130,23 @@ fn engines(
     }
     let model = OnnxModel::load(&config.model)?;
     let model = Arc::new(model);
-    let engines = (0..workers)
-        .map(|_| {
-            let network = model.network()?;
-            let model = Arc::clone(&model);
-            Ok(Engine::onnx(model, network, config.detect, limits, Arc::clone(metrics)))
-        })
-        .collect::<Result<_, PipelineError>>()?;
+    let engine = || {
+        let network = model.network()?;
+        let (model, metrics) = (Arc::clone(&model), Arc::clone(metrics));
+        Ok(Engine::onnx(model, network, config.detect, limits, config.frames.jpeg, metrics))
+    };
+    // At the same time: each warms its network up, which one after the other would take long on many
+    // cores.
+    let engines = thread::scope(|scope| {
+        let loading: Vec<_> = (0..workers).map(|_| scope.spawn(engine)).collect();
+        loading.into_iter().map(join).collect::<Result<_, PipelineError>>()
+    })?;
     Ok((Arc::new(model.info.clone()), engines))
+}
+
+/// A scoped thread's result; its panic goes on here.
+fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// What every worker shares.

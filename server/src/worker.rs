@@ -5,16 +5,12 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     admit::{Place, Taken, worth_computing},
     clock,
-    decode::{DecodeError, Decoder, FrameLimits},
+    decode::{DecodeError, Decoder, FrameLimits, JpegDecode},
     frame::Outcome,
-    infer::{
-        ModelInfo,
-        onnx::{Network, OnnxModel},
-        spin::spin,
-    },
+    infer::{InferError, ModelInfo, network::Network, onnx::OnnxModel, spin::spin},
     letterbox::Letterbox,
     postprocess::{DetectOptions, Postprocessor},
-    preprocess::{self, InputSpec, Preprocessor},
+    preprocess::Preprocessor,
     response::{Answer, Progress, Ticket},
     telemetry::metrics::Metrics,
 };
@@ -33,6 +29,7 @@ pub enum Engine {
 /// Decodes frames and runs the network on them.
 pub struct OnnxEngine {
     limits: FrameLimits,
+    jpeg: JpegDecode,
     decoder: Decoder,
     preprocessor: Preprocessor,
     runner: Runner,
@@ -45,7 +42,6 @@ struct Runner {
     network: Network,
     postprocessor: Postprocessor,
     options: DetectOptions,
-    tensor: Vec<f32>,
     prepared: Vec<Prepared>,
     failures: u64,
     metrics: Arc<Metrics>,
@@ -75,10 +71,10 @@ impl Engine {
         network: Network,
         options: DetectOptions,
         limits: FrameLimits,
+        jpeg: JpegDecode,
         metrics: Arc<Metrics>,
     ) -> Self {
         let runner = Runner {
-            tensor: vec![0.0; preprocess::values(model.info.input) * model.batch],
             prepared: Vec::with_capacity(model.batch),
             postprocessor: Postprocessor::default(),
             failures: 0,
@@ -89,7 +85,8 @@ impl Engine {
         };
         Self::Onnx(Box::new(OnnxEngine {
             limits,
-            decoder: Decoder::new(limits),
+            jpeg,
+            decoder: Decoder::new(limits, jpeg),
             preprocessor: Preprocessor::default(),
             runner,
             metrics,
@@ -131,7 +128,7 @@ impl Engine {
     /// Replaces the buffers that a panic may have left half-written.
     pub fn recover(&mut self) {
         let Self::Onnx(engine) = self else { return };
-        engine.decoder = Decoder::new(engine.limits);
+        engine.decoder = Decoder::new(engine.limits, engine.jpeg);
         engine.preprocessor = Preprocessor::default();
         engine.runner.postprocessor = Postprocessor::default();
         engine.runner.prepared.clear();
@@ -170,7 +167,9 @@ impl OnnxEngine {
         let Taken { picture, ticket, place, mut progress } = frame;
         self.metrics.decode_bytes.increment(picture.data.len() as u64);
         let start = clock::now();
-        let decoded = match self.decoder.decode(&picture) {
+        let model = &self.runner.model;
+        let decoded = self.decoder.decode(&picture, |size| model.letterbox(size).scaled);
+        let decoded = match decoded {
             Ok(decoded) => decoded,
             Err(error) => return refuse(ticket, &error, &progress, &self.metrics),
         };
@@ -181,10 +180,17 @@ impl OnnxEngine {
             self.metrics.damaged_frames.increment(1);
         }
 
-        let letterbox = self.runner.model.letterbox(progress.size);
-        let (tensor, spec) = self.runner.room_for(&letterbox);
         let start = clock::now();
-        self.preprocessor.run(&decoded.pixels, &letterbox, spec, tensor);
+        let letterbox = model.letterbox(progress.size);
+        let input = model.input;
+        let tensor = match self.runner.room_for(&letterbox) {
+            Ok(tensor) => tensor,
+            Err(error) => {
+                return ticket
+                    .answer(Outcome::Internal, Answer::refusal(error.to_string(), &progress));
+            }
+        };
+        self.preprocessor.run(&decoded.pixels, &letterbox, &input, tensor);
         let end = clock::now();
         progress.preprocess = end.saturating_duration_since(start);
         self.metrics.stages.preprocess.record(progress.preprocess);
@@ -195,15 +201,13 @@ impl OnnxEngine {
 }
 
 impl Runner {
-    /// The next free part of the batch, and how to fill it. Pictures run together must have inputs of
-    /// one size: at another size, those collected so far are run first.
-    fn room_for(&mut self, letterbox: &Letterbox) -> (&mut [f32], &InputSpec) {
+    /// The next free part of the batch. Pictures run together must have inputs of one size: at another
+    /// size, those collected so far are run first.
+    fn room_for(&mut self, letterbox: &Letterbox) -> Result<&mut [f32], InferError> {
         if self.prepared.first().is_some_and(|first| first.letterbox.input != letterbox.input) {
             self.run();
         }
-        let values = preprocess::values(letterbox.input);
-        let start = self.prepared.len() * values;
-        (&mut self.tensor[start..start + values], &self.model.input)
+        self.network.room(letterbox.input, self.prepared.len())
     }
 
     /// Tensors to answers.
@@ -212,8 +216,7 @@ impl Runner {
         let Some(first) = self.prepared.first() else { return };
         let input = first.letterbox.input;
         let start = clock::now();
-        let values = preprocess::values(input) * pictures;
-        let result = self.network.run(&self.tensor[..values], input, pictures);
+        let result = self.network.run(input, pictures);
         let inference = clock::now().saturating_duration_since(start);
         self.metrics.stages.inference.record(inference);
         self.metrics.batch_frames.record(pictures as f64);
@@ -223,7 +226,7 @@ impl Runner {
             Ok(outputs) => outputs,
             Err(error) => return self.fail(&error.to_string(), inference),
         };
-        let shape = family.shape(&outputs.dims, input).filter(|shape| {
+        let shape = family.shape(outputs.dims, input).filter(|shape| {
             family.classes(*shape) == Some(self.model.info.labels.len())
                 && outputs.values.len() == shape.values() * pictures
         });
@@ -237,19 +240,15 @@ impl Runner {
         let each = outputs.values.chunks_exact(shape.values());
         for (frame, output) in self.prepared.drain(..).zip(each) {
             let start = clock::now();
-            let objects = self.postprocessor.run(
-                family,
-                shape,
-                output,
-                &frame.letterbox,
-                &self.model.info.labels,
-                &self.options,
-            );
+            let letterbox = &frame.letterbox;
+            let detections =
+                self.postprocessor.run(family, shape, output, letterbox, &self.options);
             let postprocess = clock::now().saturating_duration_since(start);
             self.metrics.stages.postprocess.record(postprocess);
-            self.metrics.detections.increment(objects.len() as u64);
+            self.metrics.detections.increment(detections.len() as u64);
+            let labels = &self.model.info.labels;
             let answer = Answer {
-                objects,
+                objects: detections.iter().map(|detection| detection.to_object(labels)).collect(),
                 progress: Progress { inference, postprocess, ..frame.progress },
                 model: self.model.info.name.clone(),
                 detail: String::new(),

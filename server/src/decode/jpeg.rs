@@ -8,7 +8,7 @@ use std::{ffi::CStr, os::raw::c_int, ptr::NonNull};
 
 use turbojpeg_sys as tj;
 
-use super::{DecodeError, one_line};
+use super::{DecodeError, one_line, planes::PlaneSize};
 use crate::limits::JPEG_MAX_SCANS;
 
 /// Layout of the decoded pixels.
@@ -36,66 +36,191 @@ impl Pixels {
     }
 }
 
-/// A decoded JPEG.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Picture {
-    pub(super) width: u32,
-    pub(super) height: u32,
-    /// The library's complaint, if part of the data was damaged.
-    pub(super) warning: Option<String>,
+/// Largest factor by which a JPEG is scaled down while it is decoded. The inverse DCT yields 4, 2 or 1
+/// samples for 8 at hardly any cost; other factors have no vector code in libjpeg-turbo and take longer
+/// than the whole picture.
+const MAX_DOWNSCALE: u32 = 8;
+
+/// The largest power of two, at most 8, by which a picture of size `full` can be scaled down and still be
+/// at least as large as `needed` in width and height.
+pub(super) fn downscale(full: (u32, u32), needed: (u32, u32)) -> u32 {
+    let mut factor = 1;
+    while factor < MAX_DOWNSCALE
+        && full.0.div_ceil(factor * 2) >= needed.0
+        && full.1.div_ceil(factor * 2) >= needed.1
+    {
+        factor *= 2;
+    }
+    factor
 }
 
-/// Decodes into `out`, tightly packed, whose capacity is reused.
-pub(super) fn decompress(
-    data: &[u8],
-    max_pixels: u64,
-    pixels: Pixels,
-    out: &mut Vec<u8>,
-) -> Result<Picture, DecodeError> {
-    // A new instance for every picture, which costs less than a microsecond: an instance keeps the
-    // quantisation and Huffman tables of the picture before, and a camera that leaves its tables out
-    // (most USB cameras do) would be decoded with another camera's.
-    let instance = Instance::new()?;
-    // SAFETY: pointer and length describe `data`, which is only read during the call.
-    let code = unsafe {
-        tj::tj3DecompressHeader(instance.as_ptr(), data.as_ptr(), data.len() as tj::size_t)
-    };
-    if let Some((text, false)) = instance.complaint(code) {
-        return Err(DecodeError::Malformed(text));
-    }
-    let size = |parameter| usize::try_from(instance.get(parameter)).unwrap_or(0);
-    let width = size(tj::TJPARAM_TJPARAM_JPEGWIDTH);
-    let height = size(tj::TJPARAM_TJPARAM_JPEGHEIGHT);
-    if width == 0 || height == 0 || (width * height) as u64 > max_pixels {
-        return Err(DecodeError::Malformed(format!(
-            "libjpeg-turbo reads a size of {width}x{height}"
-        )));
-    }
-    let pitch = width * pixels.bytes();
-    out.resize(pitch * height, 0);
-    let marked = mark_last_row(out, pitch);
-    // SAFETY: the output is written row by row, `pitch` bytes apart, `height` rows: exactly `out`.
-    // Width and height were read by the same library from the same bytes, unscaled and uncropped.
-    let code = unsafe {
-        tj::tj3Decompress8(
-            instance.as_ptr(),
-            data.as_ptr(),
-            data.len() as tj::size_t,
-            out.as_mut_ptr(),
-            pitch as c_int,
-            pixels.code() as c_int,
-        )
-    };
-    let warning = match instance.complaint(code) {
-        Some((text, false)) => return Err(DecodeError::Malformed(text)),
-        // An error after a warning is reported as a warning too, and then the buffer still holds an
-        // older picture.
-        Some((text, true)) if marked == mark(&out[out.len() - pitch..]) => {
+/// A JPEG whose header has been read.
+pub(super) struct Jpeg<'d> {
+    instance: Instance,
+    data: &'d [u8],
+    /// Pixels per row.
+    pub(super) width: u32,
+    /// Rows.
+    pub(super) height: u32,
+}
+
+/// The library's complaint, if part of the data was damaged.
+pub(super) type Warning = Option<String>;
+
+impl<'d> Jpeg<'d> {
+    /// Reads the header.
+    pub(super) fn open(data: &'d [u8], max_pixels: u64) -> Result<Self, DecodeError> {
+        // A new instance for every picture, which costs less than a microsecond: an instance keeps the
+        // quantisation and Huffman tables of the picture before, and a camera that leaves its tables
+        // out (most USB cameras do) would be decoded with another camera's.
+        let instance = Instance::new()?;
+        // SAFETY: pointer and length describe `data`, which is only read during the call.
+        let code = unsafe {
+            tj::tj3DecompressHeader(instance.as_ptr(), data.as_ptr(), data.len() as tj::size_t)
+        };
+        if let Some((text, false)) = instance.complaint(code) {
             return Err(DecodeError::Malformed(text));
         }
-        complaint => complaint.map(|(text, _)| text),
+        let size = |parameter| u32::try_from(instance.get(parameter)).unwrap_or(0);
+        let width = size(tj::TJPARAM_TJPARAM_JPEGWIDTH);
+        let height = size(tj::TJPARAM_TJPARAM_JPEGHEIGHT);
+        if width == 0 || height == 0 || u64::from(width) * u64::from(height) > max_pixels {
+            return Err(DecodeError::Malformed(format!(
+                "libjpeg-turbo reads a size of {width}x{height}"
+            )));
+        }
+        Ok(Self { instance, data, width, height })
+    }
+
+    /// Decodes into `out`, tightly packed, whose capacity is reused.
+    pub(super) fn pixels(self, pixels: Pixels, out: &mut Vec<u8>) -> Result<Warning, DecodeError> {
+        let pitch = self.width as usize * pixels.bytes();
+        out.resize(pitch * self.height as usize, 0);
+        let marked = mark_last_row(out, pitch);
+        // SAFETY: the output is written row by row, `pitch` bytes apart, `height` rows: exactly `out`.
+        // Width and height were read by the same library from the same bytes, unscaled and uncropped.
+        let code = unsafe {
+            tj::tj3Decompress8(
+                self.instance.as_ptr(),
+                self.data.as_ptr(),
+                self.data.len() as tj::size_t,
+                out.as_mut_ptr(),
+                pitch as c_int,
+                pixels.code() as c_int,
+            )
+        };
+        self.judge(code, marked != mark(&out[out.len() - pitch..]))
+    }
+
+    /// How the picture's planes lie once it is scaled down by `factor` (1, 2, 4 or 8); `None` unless it
+    /// is gray or luma and chroma in a common subsampling. One size for a gray picture, else three.
+    pub(super) fn planes(&self, factor: u32) -> Option<PlaneSizes> {
+        let get = |parameter| self.instance.get(parameter);
+        let subsampling = get(tj::TJPARAM_TJPARAM_SUBSAMP);
+        let components = match tj::TJCS::try_from(get(tj::TJPARAM_TJPARAM_COLORSPACE)).ok()? {
+            tj::TJCS_TJCS_GRAY => 1,
+            tj::TJCS_TJCS_YCbCr => 3,
+            _ => return None,
+        };
+        if get(tj::TJPARAM_TJPARAM_LOSSLESS) != 0 {
+            return None;
+        }
+        let sizes = plane_sizes((self.width, self.height), factor, subsampling)?;
+        Some(PlaneSizes { sizes, components, factor })
+    }
+
+    /// Decodes into planes laid out as [`planes`](Self::planes) has said, whose capacity is reused.
+    pub(super) fn decode_planes(
+        self,
+        PlaneSizes { sizes, components, factor }: &PlaneSizes,
+        out: &mut [Vec<u8>; 3],
+    ) -> Result<Warning, DecodeError> {
+        let factor = tj::tjscalingfactor { num: 1, denom: *factor as c_int };
+        // SAFETY: the handle is valid; a factor that is not supported is refused with an error code.
+        let refused = unsafe { tj::tj3SetScalingFactor(self.instance.as_ptr(), factor) };
+        if refused != 0 {
+            let complaint =
+                self.instance.complaint(refused).map_or_else(String::new, |(text, _)| text);
+            return Err(DecodeError::Malformed(complaint));
+        }
+        let mut pointers = [std::ptr::null_mut(); 3];
+        let mut strides = [0; 3];
+        for (index, (plane, size)) in out.iter_mut().zip(sizes).take(*components).enumerate() {
+            plane.resize(size.area(), 0);
+            pointers[index] = plane.as_mut_ptr();
+            strides[index] = size.samples.0 as c_int;
+        }
+        let pitch = sizes[0].samples.0 as usize;
+        let marked = mark_last_row(&mut out[0], pitch);
+        // SAFETY: each plane is written row by row, its stride apart. Its size is that of
+        // tj3YUVPlaneWidth and tj3YUVPlaneHeight for the scaled picture (a test compares them), whose
+        // size and subsampling were read by the same library from the same bytes.
+        let code = unsafe {
+            tj::tj3DecompressToYUVPlanes8(
+                self.instance.as_ptr(),
+                self.data.as_ptr(),
+                self.data.len() as tj::size_t,
+                pointers.as_mut_ptr(),
+                strides.as_mut_ptr(),
+            )
+        };
+        self.judge(code, marked != mark(&out[0][out[0].len() - pitch..]))
+    }
+
+    /// Tells damage from failure after decoding returned `code`. `written` says that the last row has
+    /// been reached: an error after a warning is reported as a warning too, and then the buffer may
+    /// still hold an older picture.
+    fn judge(&self, code: c_int, written: bool) -> Result<Warning, DecodeError> {
+        match self.instance.complaint(code) {
+            Some((text, warning)) if !warning || !written => Err(DecodeError::Malformed(text)),
+            complaint => Ok(complaint.map(|(text, _)| text)),
+        }
+    }
+}
+
+/// Luma and both chroma planes of a picture (width, height in pixels) scaled down by `factor`, in one of
+/// the library's subsamplings.
+fn plane_sizes(
+    picture: (u32, u32),
+    factor: u32,
+    subsampling: tj::TJSAMP,
+) -> Option<[PlaneSize; 3]> {
+    // Pixels per chroma sample, across and down.
+    let (across, down) = match subsampling {
+        tj::TJSAMP_TJSAMP_GRAY | tj::TJSAMP_TJSAMP_444 => (1, 1),
+        tj::TJSAMP_TJSAMP_422 => (2, 1),
+        tj::TJSAMP_TJSAMP_420 => (2, 2),
+        tj::TJSAMP_TJSAMP_440 => (1, 2),
+        tj::TJSAMP_TJSAMP_411 => (4, 1),
+        tj::TJSAMP_TJSAMP_441 => (1, 4),
+        _ => return None,
     };
-    Ok(Picture { width: width as u32, height: height as u32, warning })
+    let scaled = (picture.0.div_ceil(factor), picture.1.div_ceil(factor));
+    let chroma = PlaneSize {
+        samples: (scaled.0.div_ceil(across), scaled.1.div_ceil(down)),
+        step: (factor * across, factor * down),
+    };
+    // The library pads the luma of a picture whose size is no multiple of the chroma's.
+    let luma = PlaneSize {
+        samples: (chroma.samples.0 * across, chroma.samples.1 * down),
+        step: (factor, factor),
+    };
+    Some([luma, chroma, chroma])
+}
+
+/// How a JPEG's planes lie; see [`Jpeg::planes`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PlaneSizes {
+    sizes: [PlaneSize; 3],
+    components: usize,
+    factor: u32,
+}
+
+impl PlaneSizes {
+    /// One size for a gray picture, else three.
+    pub(super) fn as_slice(&self) -> &[PlaneSize] {
+        &self.sizes[..self.components]
+    }
 }
 
 /// A TurboJPEG decompressor instance.
@@ -191,16 +316,16 @@ mod tests {
         out.into_inner()
     }
 
-    fn rgb(data: &[u8], out: &mut Vec<u8>) -> Result<Picture, DecodeError> {
-        decompress(data, 1 << 20, Pixels::Rgb, out)
+    fn rgb(data: &[u8], out: &mut Vec<u8>) -> Result<Warning, DecodeError> {
+        Jpeg::open(data, 1 << 20)?.pixels(Pixels::Rgb, out)
     }
 
     #[test]
     fn decodes_and_reuses_its_buffer() {
         let mut out = Vec::new();
         for (width, height, level) in [(33, 17, 200), (8, 8, 10), (64, 64, 90)] {
-            let picture = rgb(&gray_jpeg(width, height, level), &mut out).expect("decodes");
-            assert_eq!(picture, Picture { width, height, warning: None });
+            let warning = rgb(&gray_jpeg(width, height, level), &mut out).expect("decodes");
+            assert_eq!(warning, None);
             assert_eq!(out.len(), (width * height * 3) as usize);
             assert!(out.iter().all(|&value| value.abs_diff(level) <= 2));
         }
@@ -229,6 +354,58 @@ mod tests {
         rgb(&gray_jpeg(16, 16, 50), &mut out).expect("decodes");
         assert_eq!(rgb(&untabled, &mut out), alone);
         assert!(alone.is_err(), "a JPEG without quantisation tables");
+    }
+
+    #[test]
+    fn halves_while_the_picture_stays_large_enough() {
+        for (full, needed, factor) in [
+            ((640, 480), (416, 312), 1),
+            ((1280, 720), (416, 234), 2),
+            ((1920, 1080), (416, 234), 4),
+            ((832, 1), (416, 1), 2),
+            ((831, 1), (416, 1), 2),
+            ((830, 1), (416, 1), 1),
+            ((60_000, 60_000), (416, 416), 8),
+            ((100, 100), (416, 416), 1),
+        ] {
+            assert_eq!(downscale(full, needed), factor, "{full:?} for {needed:?}");
+        }
+    }
+
+    /// The sizes that memory is provided for, against those that the library will write.
+    #[test]
+    fn planes_are_as_large_as_the_library_says() {
+        use tj::{
+            TJSAMP_TJSAMP_411, TJSAMP_TJSAMP_420, TJSAMP_TJSAMP_422, TJSAMP_TJSAMP_440,
+            TJSAMP_TJSAMP_441, TJSAMP_TJSAMP_444, TJSAMP_TJSAMP_GRAY,
+        };
+        let sides = || (1..70).chain([639, 640, 641]);
+        for (subsampling, components) in [
+            (TJSAMP_TJSAMP_GRAY, 1),
+            (TJSAMP_TJSAMP_444, 3),
+            (TJSAMP_TJSAMP_422, 3),
+            (TJSAMP_TJSAMP_420, 3),
+            (TJSAMP_TJSAMP_440, 3),
+            (TJSAMP_TJSAMP_411, 3),
+            (TJSAMP_TJSAMP_441, 3),
+        ] {
+            for (side, factor) in sides().flat_map(|side| [1, 2, 4, 8].map(|f| (side, f))) {
+                let planes = plane_sizes((side, side), factor, subsampling).expect("known");
+                let scaled = side.div_ceil(factor) as c_int;
+                for (index, size) in (0..).zip(&planes[..components]) {
+                    // SAFETY: pure functions of their arguments.
+                    let expected = unsafe {
+                        (
+                            tj::tj3YUVPlaneWidth(index, scaled, subsampling),
+                            tj::tj3YUVPlaneHeight(index, scaled, subsampling),
+                        )
+                    };
+                    let got = (size.samples.0 as c_int, size.samples.1 as c_int);
+                    assert_eq!(got, expected, "{subsampling}: {side}/{factor}, plane {index}");
+                }
+            }
+        }
+        assert_eq!(plane_sizes((8, 8), 1, tj::TJSAMP_TJSAMP_UNKNOWN), None);
     }
 
     #[test]

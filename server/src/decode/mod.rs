@@ -5,6 +5,7 @@
 
 mod jpeg;
 mod jpeg_markers;
+mod planes;
 mod raw;
 mod sniff;
 
@@ -14,10 +15,13 @@ use image::{
     DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, metadata::Orientation,
 };
 
+pub use planes::{Axis, Planar, Plane};
 pub use raw::{PixelView, Rows};
 
-use jpeg::Pixels;
+use jpeg::Jpeg;
 use jpeg_markers::JpegInfo;
+use planes::{PlaneBuffers, Turn};
+use serde::{Deserialize, Serialize};
 use sniff::{Encoded, sniff};
 
 use crate::{
@@ -124,13 +128,13 @@ impl FrameLimits {
             Kind::Encoded(Encoded::Jpeg) => {
                 let info = jpeg_markers::scan(&picture.data)?;
                 self.check_pixels(info.width, info.height)?;
-                Ok(upright(info.width, info.height, info.orientation))
+                Ok(Turn::new(info.orientation).size((info.width, info.height)))
             }
             Kind::Encoded(Encoded::Other(format)) => {
                 let mut decoder = open(&picture.data, format, self)?;
                 let (width, height) = decoder.dimensions();
                 let turn = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-                Ok(upright(width, height, turn))
+                Ok(Turn::new(turn).size((width, height)))
             }
         }
     }
@@ -156,79 +160,154 @@ impl FrameLimits {
     }
 }
 
+/// How much of a JPEG is decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum JpegDecode {
+    /// As many samples as the network needs: at half, a quarter or an eighth of the size where that is
+    /// enough, luma and chroma apart, interpolated once.
+    Scaled,
+    /// Every pixel, as `djpeg` decodes it.
+    Full,
+}
+
 /// A decoded picture, upright.
 #[derive(Debug)]
 pub struct Decoded<'a> {
-    /// Pixels per row.
+    /// Pixels per row of the whole picture, however it was decoded.
     pub width: u32,
     /// Rows.
     pub height: u32,
     /// The pixels, possibly still in the camera's own layout.
-    pub pixels: PixelView<'a>,
+    pub pixels: Pixels<'a>,
     /// The data was damaged but decodable; the damaged part may be gray or smeared.
     pub damaged: bool,
+}
+
+/// The pixels of a decoded picture.
+#[derive(Debug, Clone, Copy)]
+pub enum Pixels<'a> {
+    /// All of them, in rows.
+    Rows(PixelView<'a>),
+    /// Luma and chroma apart, possibly at a fraction of the size.
+    Planar(Planar<'a>),
 }
 
 /// Decodes frames, reusing its buffers. One per worker.
 #[derive(Debug)]
 pub struct Decoder {
     limits: FrameLimits,
+    jpeg: JpegDecode,
+    planes: PlaneBuffers,
     rgb: Vec<u8>,
+    turned: Vec<u8>,
     cmyk: Vec<u8>,
     scratch: Vec<u8>,
+}
+
+/// A decoded JPEG, in the decoder's buffers.
+struct DecodedJpeg {
+    /// Planes, or else all pixels in `rgb`.
+    planes: Option<jpeg::PlaneSizes>,
+    size: (u32, u32),
+    warning: jpeg::Warning,
 }
 
 impl Decoder {
     /// A decoder with these limits.
     #[must_use]
-    pub fn new(limits: FrameLimits) -> Self {
-        Self { limits, rgb: Vec::new(), cmyk: Vec::new(), scratch: Vec::new() }
+    pub fn new(limits: FrameLimits, jpeg: JpegDecode) -> Self {
+        Self {
+            limits,
+            jpeg,
+            planes: PlaneBuffers::default(),
+            rgb: Vec::new(),
+            turned: Vec::new(),
+            cmyk: Vec::new(),
+            scratch: Vec::new(),
+        }
     }
 
     /// Decodes a picture. The pixels borrow from the decoder's buffers or from the frame itself.
     ///
+    /// `needed` is asked, given the upright picture's size, how many pixels in width and height are
+    /// needed of it; what is decoded is at least as large, unless the picture itself is smaller.
+    ///
     /// # Errors
     /// A frame that is not a complete picture of its declared layout within the limits.
-    pub fn decode<'a>(&'a mut self, picture: &'a Picture) -> Result<Decoded<'a>, DecodeError> {
+    pub fn decode<'a>(
+        &'a mut self,
+        picture: &'a Picture,
+        needed: impl FnOnce((u32, u32)) -> (u32, u32),
+    ) -> Result<Decoded<'a>, DecodeError> {
         match self.limits.classify(picture)? {
             Kind::Raw(rows) => Ok(Decoded {
                 width: rows.width,
                 height: rows.height,
-                pixels: PixelView::new(rows, &picture.data),
+                pixels: Pixels::Rows(PixelView::new(rows, &picture.data)),
                 damaged: false,
             }),
-            Kind::Encoded(Encoded::Jpeg) => self.decode_jpeg(&picture.data),
+            Kind::Encoded(Encoded::Jpeg) => self.decode_jpeg(&picture.data, needed),
             Kind::Encoded(Encoded::Other(format)) => self.decode_other(&picture.data, format),
         }
     }
 
-    fn decode_jpeg<'a>(&'a mut self, data: &[u8]) -> Result<Decoded<'a>, DecodeError> {
+    fn decode_jpeg<'a>(
+        &'a mut self,
+        data: &[u8],
+        needed: impl FnOnce((u32, u32)) -> (u32, u32),
+    ) -> Result<Decoded<'a>, DecodeError> {
         let info = jpeg_markers::scan(data)?;
         self.limits.check_pixels(info.width, info.height)?;
-        let jpeg::Picture { width, height, warning } = if info.has_end_marker(data) {
-            self.decompress(data, &info)?
+        let turn = Turn::new(info.orientation);
+        // Turning twice swaps the sides back.
+        let needed = turn.size(needed(turn.size((info.width, info.height))));
+        let DecodedJpeg { planes, size, warning } = if info.has_end_marker(data) {
+            self.decompress(data, &info, needed)?
         } else {
-            self.decompress_unfinished(data, &info)?
+            self.decompress_unfinished(data, &info, needed)?
         };
-        let damaged = warning.is_some();
-        if info.orientation == Orientation::NoTransforms {
-            let pixels = PixelView::rgb(width, height, &self.rgb);
-            return Ok(Decoded { width, height, pixels, damaged });
-        }
-        let upright = image::RgbImage::from_raw(width, height, std::mem::take(&mut self.rgb))
-            .ok_or_else(|| DecodeError::Malformed("size and pixels disagree".into()))?;
-        Ok(self.keep(upright.into(), info.orientation, damaged))
+        let (width, height) = turn.size(size);
+        let pixels = match planes {
+            Some(planes) => self
+                .planes
+                .view(planes.as_slice(), size, info.orientation)
+                .map(Pixels::Planar)
+                .ok_or_else(|| DecodeError::Malformed("planes are missing".into()))?,
+            None if info.orientation == Orientation::NoTransforms => {
+                Pixels::Rows(PixelView::rgb(width, height, &self.rgb))
+            }
+            None => {
+                turn.apply::<3>(&self.rgb, size, &mut self.turned);
+                Pixels::Rows(PixelView::rgb(width, height, &self.turned))
+            }
+        };
+        Ok(Decoded { width, height, pixels, damaged: warning.is_some() })
     }
 
-    /// Decodes a JPEG into `self.rgb`.
-    fn decompress(&mut self, data: &[u8], info: &JpegInfo) -> Result<jpeg::Picture, DecodeError> {
-        let limit = self.limits.max_pixels;
-        if info.components != 4 {
-            return jpeg::decompress(data, limit, Pixels::Rgb, &mut self.rgb);
-        }
-        let picture = jpeg::decompress(data, limit, Pixels::Cmyk, &mut self.cmyk)?;
-        jpeg::cmyk_to_rgb(&self.cmyk, info.adobe, &mut self.rgb);
-        Ok(picture)
+    /// Decodes a JPEG into this decoder's buffers.
+    fn decompress(
+        &mut self,
+        data: &[u8],
+        info: &JpegInfo,
+        needed: (u32, u32),
+    ) -> Result<DecodedJpeg, DecodeError> {
+        let jpeg = Jpeg::open(data, self.limits.max_pixels)?;
+        let size = (jpeg.width, jpeg.height);
+        let planes = match self.jpeg {
+            JpegDecode::Scaled => jpeg.planes(jpeg::downscale(size, needed)),
+            JpegDecode::Full => None,
+        };
+        let warning = if let Some(planes) = &planes {
+            jpeg.decode_planes(planes, &mut self.planes.stored)?
+        } else if info.components == 4 {
+            let warning = jpeg.pixels(jpeg::Pixels::Cmyk, &mut self.cmyk)?;
+            jpeg::cmyk_to_rgb(&self.cmyk, info.adobe, &mut self.rgb);
+            warning
+        } else {
+            jpeg.pixels(jpeg::Pixels::Rgb, &mut self.rgb)?
+        };
+        Ok(DecodedJpeg { planes, size, warning })
     }
 
     /// Decodes a JPEG without an end marker: one whose last two bytes were lost decodes without
@@ -237,7 +316,8 @@ impl Decoder {
         &mut self,
         data: &[u8],
         info: &JpegInfo,
-    ) -> Result<jpeg::Picture, DecodeError> {
+        needed: (u32, u32),
+    ) -> Result<DecodedJpeg, DecodeError> {
         let mut whole = std::mem::take(&mut self.scratch);
         let end = jpeg_markers::without_trailing_zeros(data).len();
         let mut result = Err(DecodeError::Truncated(String::new()));
@@ -246,8 +326,8 @@ impl Decoder {
             whole.clear();
             whole.extend_from_slice(&data[..end]);
             whole.extend_from_slice(&[0xFF, jpeg_markers::EOI]);
-            result = match self.decompress(&whole, info) {
-                Ok(jpeg::Picture { warning: Some(warning), .. }) => Err(DecodeError::Truncated(
+            result = match self.decompress(&whole, info, needed) {
+                Ok(DecodedJpeg { warning: Some(warning), .. }) => Err(DecodeError::Truncated(
                     format!("the JPEG has no end marker and its data stops early ({warning})"),
                 )),
                 result => result,
@@ -268,33 +348,23 @@ impl Decoder {
         let mut decoder = open(data, format, self.limits)?;
         let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
         let image = DynamicImage::from_decoder(decoder).map_err(|error| image_error(&error))?;
-        Ok(self.keep(image, orientation, false))
+        Ok(self.keep(image, orientation))
     }
 
     /// Turns a picture upright and lends it out of the decoder's buffer.
-    fn keep(&mut self, mut image: DynamicImage, turn: Orientation, damaged: bool) -> Decoded<'_> {
+    fn keep(&mut self, mut image: DynamicImage, turn: Orientation) -> Decoded<'_> {
         image.apply_orientation(turn);
         let rgb = image.into_rgb8();
         let (width, height) = rgb.dimensions();
         self.rgb = rgb.into_raw();
-        Decoded { width, height, pixels: PixelView::rgb(width, height, &self.rgb), damaged }
+        let pixels = Pixels::Rows(PixelView::rgb(width, height, &self.rgb));
+        Decoded { width, height, pixels, damaged: false }
     }
 }
 
 enum Kind {
     Raw(Rows),
     Encoded(Encoded),
-}
-
-/// Width and height once a picture has been turned upright.
-fn upright(width: u32, height: u32, turn: Orientation) -> (u32, u32) {
-    match turn {
-        Orientation::Rotate90
-        | Orientation::Rotate270
-        | Orientation::Rotate90FlipH
-        | Orientation::Rotate270FlipH => (height, width),
-        _ => (width, height),
-    }
 }
 
 /// Opens a PNG, WebP or BMP up to its header and checks the limits.
@@ -365,8 +435,8 @@ mod tests {
 
     fn reason(data: &[u8]) -> &'static str {
         let picture = encoded(data);
-        let mut decoder = Decoder::new(LIMITS);
-        let error = decoder.decode(&picture).expect_err("must not decode");
+        let mut decoder = Decoder::new(LIMITS, JpegDecode::Scaled);
+        let error = decoder.decode(&picture, |size| size).expect_err("must not decode");
         assert!(DecodeError::REASONS.contains(&error.reason()));
         let text = error.to_string();
         assert!(text.starts_with(&format!("{}: ", error.reason().to_uppercase())), "{text}");
@@ -400,12 +470,13 @@ mod tests {
         for format in [ImageFormat::Jpeg, ImageFormat::Png, ImageFormat::WebP, ImageFormat::Bmp] {
             let data = file(format, 37, 23);
             let picture = encoded(&data);
-            let mut worker = Decoder::new(LIMITS);
+            let mut worker = Decoder::new(LIMITS, JpegDecode::Scaled);
             assert_eq!(LIMITS.probe(&picture), Ok((37, 23)), "{format:?}");
-            let decoded = worker.decode(&picture).unwrap_or_else(|e| panic!("{format:?}: {e}"));
+            let decoded =
+                worker.decode(&picture, |size| size).unwrap_or_else(|e| panic!("{format:?}: {e}"));
             assert_eq!((decoded.width, decoded.height, decoded.damaged), (37, 23, false));
             let cut = encoded(&data[..data.len() / 2]);
-            assert!(worker.decode(&cut).is_err(), "{format:?} cut in half");
+            assert!(worker.decode(&cut, |size| size).is_err(), "{format:?} cut in half");
         }
     }
 
@@ -414,10 +485,13 @@ mod tests {
         for format in [ImageFormat::Jpeg, ImageFormat::Png, ImageFormat::WebP, ImageFormat::Bmp] {
             let picture = encoded(&file(format, 40, 30));
             let limits = FrameLimits { max_pixels: 40 * 30 - 1, ..LIMITS };
-            let mut decoder = Decoder::new(limits);
+            let mut decoder = Decoder::new(limits, JpegDecode::Scaled);
             let expected = DecodeError::TooManyPixels { width: 40, height: 30, limit: 1199 };
             assert_eq!(limits.probe(&picture), Err(expected), "{format:?}");
-            assert_eq!(decoder.decode(&picture).expect_err("limit").reason(), "too_many_pixels");
+            assert_eq!(
+                decoder.decode(&picture, |size| size).expect_err("limit").reason(),
+                "too_many_pixels"
+            );
         }
     }
 
@@ -425,10 +499,13 @@ mod tests {
     fn a_jpeg_without_its_end_marker_is_whole_but_one_cut_short_is_not() {
         let mut data = file(ImageFormat::Jpeg, 64, 48);
         assert_eq!(data.split_off(data.len() - 2), [0xFF, 0xD9]);
-        let mut decoder = Decoder::new(LIMITS);
-        assert!(decoder.decode(&encoded(&data)).is_ok());
+        let mut decoder = Decoder::new(LIMITS, JpegDecode::Scaled);
+        assert!(decoder.decode(&encoded(&data), |size| size).is_ok());
         data.extend_from_slice(&[0; 1000]);
-        assert!(decoder.decode(&encoded(&data)).is_ok(), "padding after a lost end marker");
+        assert!(
+            decoder.decode(&encoded(&data), |size| size).is_ok(),
+            "padding after a lost end marker"
+        );
         data.truncate(data.len() - 1400);
         assert_eq!(reason(&data), "truncated");
     }
@@ -436,8 +513,8 @@ mod tests {
     #[test]
     fn unknown_pixel_formats_are_unsupported() {
         let picture = Picture { data: Bytes::from_static(b"abc"), layout: Layout::Unknown(42) };
-        let mut decoder = Decoder::new(LIMITS);
-        let error = decoder.decode(&picture).expect_err("unknown");
+        let mut decoder = Decoder::new(LIMITS, JpegDecode::Scaled);
+        let error = decoder.decode(&picture, |size| size).expect_err("unknown");
         assert_eq!((error.reason(), error.outcome()), ("unsupported", Outcome::Unsupported));
     }
 
@@ -446,8 +523,11 @@ mod tests {
         let spec =
             RawSpec { format: RawFormat::Gray8, width: u32::MAX, height: u32::MAX, stride: 0 };
         let picture = Picture { data: Bytes::from_static(b"abc"), layout: Layout::Raw(spec) };
-        let mut decoder = Decoder::new(LIMITS);
-        assert_eq!(decoder.decode(&picture).expect_err("limit").reason(), "too_many_pixels");
+        let mut decoder = Decoder::new(LIMITS, JpegDecode::Scaled);
+        assert_eq!(
+            decoder.decode(&picture, |size| size).expect_err("limit").reason(),
+            "too_many_pixels"
+        );
     }
 
     #[test]
@@ -458,7 +538,11 @@ mod tests {
         assert_eq!(reason(&two), "truncated");
         let mut finished = whole.clone();
         finished.extend_from_slice(&whole);
-        assert!(Decoder::new(LIMITS).decode(&encoded(&finished)).is_ok());
+        assert!(
+            Decoder::new(LIMITS, JpegDecode::Scaled)
+                .decode(&encoded(&finished), |size| size)
+                .is_ok()
+        );
     }
 
     #[test]
@@ -471,7 +555,9 @@ mod tests {
                 .expect("encode");
             let mut data = out.into_inner();
             data.truncate(data.len() - 2);
-            let result = Decoder::new(LIMITS).decode(&encoded(&data)).map(|d| d.damaged);
+            let result = Decoder::new(LIMITS, JpegDecode::Scaled)
+                .decode(&encoded(&data), |size| size)
+                .map(|d| d.damaged);
             assert_eq!(result, Ok(false), "level {level}, last byte {:?}", data.last());
         }
     }

@@ -2,6 +2,7 @@
 
 mod declared;
 pub mod model;
+pub mod network;
 pub mod onnx;
 pub mod spin;
 

@@ -6,7 +6,6 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use half::f16;
 use ort::{
     environment::Environment,
     logging::LogLevel,
@@ -14,21 +13,19 @@ use ort::{
         Session,
         builder::{GraphOptimizationLevel, SessionBuilder},
     },
-    value::TensorRef,
 };
 
-use super::{InferError, ModelInfo, declared::Declared, model};
+use super::{InferError, ModelInfo, declared::Declared, model, network::Network};
 use crate::{
     config::ModelConfig,
     decode::one_line,
     letterbox::Letterbox,
     postprocess::layout::{Family, FamilyName},
-    preprocess::{self, InputSpec},
+    preprocess::InputSpec,
 };
 
-/// Picture sizes whose inputs every session runs once before it serves: the usual aspect ratios of
-/// cameras, lying and standing.
-const USUAL_PICTURES: [(u32, u32); 5] = [(4, 3), (16, 9), (1, 1), (3, 4), (9, 16)];
+/// The usual aspect ratios of cameras, lying and standing: tensors for them are in place from the start.
+const USUAL_PICTURES: [(u32, u32); 4] = [(9, 16), (3, 4), (4, 3), (16, 9)];
 
 /// A model, loaded and checked by running it. Makes the workers' networks.
 pub struct OnnxModel {
@@ -46,23 +43,6 @@ pub struct OnnxModel {
     half: bool,
     /// Stride of inputs that fit their picture; `None` when every picture gets the whole input.
     adaptive: Option<u32>,
-}
-
-/// One worker's session with its reused buffers.
-pub struct Network {
-    session: Session,
-    input_name: String,
-    half_input: Vec<f16>,
-    half: bool,
-    output: Vec<f32>,
-}
-
-/// Outputs of one run, one picture after the other.
-pub struct Outputs<'a> {
-    /// All values.
-    pub values: &'a [f32],
-    /// Dimensions; the first is the number of pictures.
-    pub dims: Vec<i64>,
 }
 
 impl OnnxModel {
@@ -87,7 +67,7 @@ impl OnnxModel {
         let likely = named.unwrap_or(Family::get(FamilyName::Yolov8));
         let size = declared.settle_size(config.input_size, likely)?;
         let batch = declared.settle_batch(config.batch)?;
-        let mut network = Network::new(session, declared.half);
+        let mut network = Network::new(session, declared.half, batch);
         // A model that cannot run is as broken as one that cannot be read.
         let dims = network.try_out(size, 1).map_err(|error| InferError::Broken {
             path: path.clone(),
@@ -115,20 +95,16 @@ impl OnnxModel {
         })
     }
 
-    /// A worker's network. Its memory is in place: it has run every usual input at every batch size.
+    /// A worker's network. Its memory is in place: it has run every input that a picture can get, at
+    /// every batch size.
     ///
     /// # Errors
     /// When the session cannot be made or a run fails.
     pub fn network(&self) -> Result<Network, InferError> {
         let session = open_session(&self.environment, &self.bytes, &self.path)?;
-        let mut network = Network::new(session, self.half);
-        let mut inputs = vec![self.info.input];
-        inputs.extend(USUAL_PICTURES.map(|(w, h)| self.letterbox((w * 1000, h * 1000)).input));
-        inputs.sort_unstable();
-        inputs.dedup();
-        // The largest last, so that its memory is what stays.
-        for input in inputs {
-            for pictures in (1..=self.batch).rev() {
+        let mut network = Network::new(session, self.half, self.batch);
+        for (input, batches) in self.inputs() {
+            for pictures in (1..=batches).rev() {
                 let dims = network.try_out(input, pictures)?;
                 if dims.first() != Some(&(pictures as i64)) {
                     return Err(InferError::Batch(format!(
@@ -140,6 +116,25 @@ impl OnnxModel {
         Ok(network)
     }
 
+    /// Every input size (width, height in pixels) that a picture can get, and up to how many pictures
+    /// of it are tried at once: the usual ones in every number and last, so that their memory is what
+    /// stays, the others alone.
+    fn inputs(&self) -> Vec<((u32, u32), usize)> {
+        let whole = self.info.input;
+        let mut usual = vec![whole];
+        let mut inputs = Vec::new();
+        if let Some(stride) = self.adaptive {
+            usual.extend(USUAL_PICTURES.map(|(w, h)| self.letterbox((w * 1000, h * 1000)).input));
+            let sides = |limit: u32| (stride..=limit).step_by(stride as usize);
+            let all =
+                sides(whole.1).map(|h| (whole.0, h)).chain(sides(whole.0).map(|w| (w, whole.1)));
+            inputs.extend(all.filter(|input| !usual.contains(input)).map(|input| (input, 1)));
+        }
+        usual.dedup();
+        inputs.extend(usual.into_iter().map(|input| (input, self.batch)));
+        inputs
+    }
+
     /// How a picture of this size (width, height in pixels, both positive) is laid into the input.
     #[must_use]
     pub fn letterbox(&self, source: (u32, u32)) -> Letterbox {
@@ -148,66 +143,6 @@ impl OnnxModel {
             Some(stride) => Letterbox::tight(source, budget, align, stride),
             None => Letterbox::fit(source, budget, align),
         }
-    }
-}
-
-impl Network {
-    fn new(session: Session, half: bool) -> Self {
-        // `Declared::read` has seen that there is one.
-        let input_name = session.inputs().first().map(|input| input.name().to_owned());
-        Self {
-            session,
-            input_name: input_name.unwrap_or_default(),
-            half_input: Vec::new(),
-            half,
-            output: Vec::new(),
-        }
-    }
-
-    /// Runs `pictures` pictures of `size` (width, height in pixels), whose tensors lie one after the
-    /// other in `input`.
-    ///
-    /// # Errors
-    /// When ONNX Runtime reports one or the output is not of floats.
-    pub fn run(
-        &mut self,
-        input: &[f32],
-        size: (u32, u32),
-        pictures: usize,
-    ) -> Result<Outputs<'_>, InferError> {
-        let dims = [pictures as i64, 3, i64::from(size.1), i64::from(size.0)];
-        let failed = |error: ort::Error| InferError::Run(one_line(error.message()));
-        let outputs = if self.half {
-            self.half_input.clear();
-            self.half_input.extend(input.iter().map(|&value| f16::from_f32(value)));
-            let tensor =
-                TensorRef::from_array_view((dims, self.half_input.as_slice())).map_err(failed)?;
-            self.session.run(ort::inputs![self.input_name.as_str() => tensor])
-        } else {
-            let tensor = TensorRef::from_array_view((dims, input)).map_err(failed)?;
-            self.session.run(ort::inputs![self.input_name.as_str() => tensor])
-        }
-        .map_err(failed)?;
-        let value = outputs
-            .values()
-            .next()
-            .ok_or_else(|| InferError::Run("the model has no output".into()))?;
-        self.output.clear();
-        let dims = if let Ok((shape, values)) = value.try_extract_tensor::<f32>() {
-            self.output.extend_from_slice(values);
-            shape.to_vec()
-        } else {
-            let (shape, values) = value.try_extract_tensor::<f16>().map_err(failed)?;
-            self.output.extend(values.iter().map(|value| value.to_f32()));
-            shape.to_vec()
-        };
-        Ok(Outputs { values: &self.output, dims })
-    }
-
-    /// Runs empty pictures and returns the output's dimensions.
-    fn try_out(&mut self, size: (u32, u32), pictures: usize) -> Result<Vec<i64>, InferError> {
-        let blank = vec![0.0; preprocess::values(size) * pictures];
-        Ok(self.run(&blank, size, pictures)?.dims)
     }
 }
 

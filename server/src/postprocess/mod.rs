@@ -37,15 +37,40 @@ pub struct DetectOptions {
     pub max_detections: usize,
 }
 
-/// Turns outputs into objects, reusing its buffers. One per worker.
+/// A detected object, in pixels of the upright picture.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Detection {
+    /// The box, inside the picture.
+    pub bbox: BoundingBox,
+    /// 0.0 to 1.0.
+    pub score: f32,
+    /// Index into the labels.
+    pub class: u32,
+}
+
+impl Detection {
+    /// The object as it is reported.
+    #[must_use]
+    pub fn to_object(self, labels: &[String]) -> Object {
+        Object {
+            label: labels.get(self.class as usize).cloned().unwrap_or_default(),
+            confidence: self.score,
+            bbox: Some(self.bbox),
+            class_id: self.class,
+        }
+    }
+}
+
+/// Turns outputs into detections, reusing its buffers. One per worker.
 #[derive(Debug, Default)]
 pub struct Postprocessor {
     candidates: Vec<Candidate>,
     kept: Vec<Candidate>,
+    detections: Vec<Detection>,
 }
 
 impl Postprocessor {
-    /// Objects of one picture, strongest first, in pixels of the upright picture and clipped to it.
+    /// Detections in one picture, strongest first, clipped to it.
     ///
     /// `output` is one picture's part of the network's output, `shape.anchors * shape.attributes`
     /// values.
@@ -55,9 +80,8 @@ impl Postprocessor {
         shape: OutputShape,
         output: &[f32],
         letterbox: &Letterbox,
-        labels: &[String],
         options: &DetectOptions,
-    ) -> Vec<Object> {
+    ) -> &[Detection] {
         self.candidates.clear();
         layout::candidates(
             family,
@@ -68,18 +92,12 @@ impl Postprocessor {
             &mut self.candidates,
         );
         nms::suppress(&mut self.candidates, options, &mut self.kept);
-        self.kept
-            .iter()
-            .filter_map(|candidate| {
-                let bbox = clip(letterbox.to_source(candidate.bbox), letterbox.source)?;
-                Some(Object {
-                    label: labels.get(candidate.class as usize).cloned().unwrap_or_default(),
-                    confidence: candidate.score,
-                    bbox: Some(bbox),
-                    class_id: candidate.class,
-                })
-            })
-            .collect()
+        self.detections.clear();
+        self.detections.extend(self.kept.iter().filter_map(|candidate| {
+            let bbox = clip(letterbox.to_source(candidate.bbox), letterbox.source)?;
+            Some(Detection { bbox, score: candidate.score, class: candidate.class })
+        }));
+        &self.detections
     }
 }
 

@@ -11,6 +11,7 @@ use crate::common::{TestServer, edges, fetched, settings};
 use serde_json::Value;
 use vedette_proto::camera_ai::{Object, Outcome};
 use vedette_server::{
+    decode::JpegDecode,
     letterbox::{Align, Letterbox},
     settings::{InputShape, InputSize, Settings},
 };
@@ -98,6 +99,8 @@ async fn compare(
         runtime_lib: Some(fetched("onnxruntime/libonnxruntime.so")),
         input_size: Some(budget),
         input_shape: Some(shape),
+        // The reference decodes every pixel and interpolates as libjpeg does.
+        jpeg_decode: Some(JpegDecode::Full),
         confidence: Some(0.25),
         iou: Some(0.45),
         ..settings()

@@ -3,7 +3,15 @@
 //! Bilinear with half-pixel centres and clamped borders, as OpenCV's `INTER_LINEAR`, which is what
 //! these networks were trained with; but not rounded to integers in between.
 
-use crate::{decode::PixelView, letterbox::Letterbox};
+mod kernels;
+mod taps;
+
+use crate::{
+    decode::{Axis, PixelView, Pixels, Planar, Plane},
+    letterbox::Letterbox,
+};
+use kernels::Simd;
+use taps::{LANES, Taps};
 
 /// Channel order of the network's input planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,38 +38,38 @@ pub fn values(input: (u32, u32)) -> usize {
     3 * input.0 as usize * input.1 as usize
 }
 
-/// Sampling positions along one axis: two neighbours and the weight of the second.
-#[derive(Debug, Default)]
-struct Taps {
-    lengths: (u32, u32),
-    taps: Vec<(usize, usize, f32)>,
-}
-
-impl Taps {
-    /// Positions for scaling `source` samples to `scaled`; kept while the lengths stay the same.
-    fn prepare(&mut self, source: u32, scaled: u32) -> &[(usize, usize, f32)] {
-        if self.lengths != (source, scaled) {
-            self.lengths = (source, scaled);
-            self.taps.clear();
-            let step = f64::from(source) / f64::from(scaled);
-            let last = source as usize - 1;
-            self.taps.extend((0..scaled).map(|i| {
-                let position = ((f64::from(i) + 0.5) * step - 0.5).clamp(0.0, last as f64);
-                let first = position as usize;
-                (first, (first + 1).min(last), (position - first as f64) as f32)
-            }));
-        }
-        &self.taps
-    }
-}
-
 /// Fills input tensors, reusing its buffers. One per worker.
 #[derive(Debug, Default)]
 pub struct Preprocessor {
+    simd: Simd,
+    /// Positions in the picture, or in its luma.
+    picture: Grid,
+    /// Positions in its chroma.
+    chroma: Grid,
+    /// Two rows of the picture, converted.
+    rows: [Vec<u8>; 2],
+    /// A row between two rows.
+    line: Vec<f32>,
+    /// Scaled rows of luma and chroma.
+    scaled: [Vec<f32>; 3],
+}
+
+/// Sampling positions in both directions.
+#[derive(Debug, Default)]
+struct Grid {
     columns: Taps,
     rows: Taps,
-    buffers: [Vec<u8>; 2],
-    blended: Vec<f32>,
+}
+
+impl Grid {
+    fn prepare(&mut self, columns: Axis, rows: Axis, letterbox: &Letterbox) {
+        self.columns.prepare(columns, letterbox.source.0, letterbox.scaled.0);
+        self.rows.prepare(rows, letterbox.source.1, letterbox.scaled.1);
+    }
+
+    fn prepare_for(&mut self, plane: &Plane<'_>, letterbox: &Letterbox) {
+        self.prepare(plane.columns, plane.rows, letterbox);
+    }
 }
 
 impl Preprocessor {
@@ -72,39 +80,118 @@ impl Preprocessor {
     /// When the tensor is not [`values`] of the input long.
     pub fn run(
         &mut self,
-        pixels: &PixelView<'_>,
+        pixels: &Pixels<'_>,
         letterbox: &Letterbox,
         spec: &InputSpec,
         tensor: &mut [f32],
     ) {
         assert_eq!(tensor.len(), values(letterbox.input), "tensor of another size");
-        let width = letterbox.input.0 as usize;
-        let (left, top) = (letterbox.offset.0 as usize, letterbox.offset.1 as usize);
-        let (scaled_w, scaled_h) = (letterbox.scaled.0 as usize, letterbox.scaled.1 as usize);
-        let columns = self.columns.prepare(letterbox.source.0, letterbox.scaled.0);
-        let rows = self.rows.prepare(letterbox.source.1, letterbox.scaled.1);
-        let pad = spec.pad * spec.scale;
+        let mut canvas = Canvas {
+            planes: split_planes(tensor, spec.order),
+            letterbox,
+            pad: spec.pad * spec.scale,
+        };
+        canvas.pad_above_and_below();
+        match pixels {
+            Pixels::Rows(view) => self.scale_rows(view, letterbox, spec.scale, &mut canvas),
+            Pixels::Planar(planar) => self.scale_planes(planar, letterbox, spec.scale, &mut canvas),
+        }
+    }
 
-        let mut planes = split_planes(tensor, spec.order);
-        for plane in &mut planes {
-            plane[..top * width].fill(pad);
-            plane[(top + scaled_h) * width..].fill(pad);
+    fn scale_rows(
+        &mut self,
+        view: &PixelView<'_>,
+        letterbox: &Letterbox,
+        factor: f32,
+        canvas: &mut Canvas<'_>,
+    ) {
+        let (width, height) = letterbox.source;
+        self.picture.prepare(Axis::plain(width), Axis::plain(height), letterbox);
+        let [above, below] = &mut self.rows;
+        for (y, (first, second, weight)) in self.picture.rows.iter().enumerate() {
+            let upper = view.rgb_row(first, above);
+            let lower = if second == first { upper } else { view.rgb_row(second, below) };
+            let between = (upper, lower, weight);
+            let row = canvas.row(y);
+            self.simd.scale_rgb(between, &self.picture.columns, &mut self.line, factor, row);
         }
-        let [above, below] = &mut self.buffers;
-        for (y, &(first, second, weight)) in rows.iter().enumerate() {
-            let upper = pixels.rgb_row(first, above);
-            let lower = if second == first { upper } else { pixels.rgb_row(second, below) };
-            let start = (top + y) * width;
-            let [r, g, b] = planes.each_mut().map(|plane| &mut plane[start..start + width]);
-            for line in [&mut *r, &mut *g, &mut *b] {
-                line[..left].fill(pad);
-                line[left + scaled_w..].fill(pad);
+    }
+
+    fn scale_planes(
+        &mut self,
+        Planar { luma, chroma }: &Planar<'_>,
+        letterbox: &Letterbox,
+        factor: f32,
+        canvas: &mut Canvas<'_>,
+    ) {
+        let Self { simd, picture, chroma: colour, line, scaled, .. } = self;
+        picture.prepare_for(luma, letterbox);
+        let width = letterbox.scaled.0 as usize;
+        for row in scaled.iter_mut() {
+            row.resize(width.next_multiple_of(LANES), 0.0);
+        }
+        let [luma_row, blue_row, red_row] = scaled;
+        let Some([cb, cr]) = chroma else {
+            for (y, tap) in picture.rows.iter().enumerate() {
+                simd.scale(between(luma, tap), &picture.columns, line, luma_row);
+                for channel in canvas.row(y) {
+                    for (value, level) in channel.iter_mut().zip(&*luma_row) {
+                        *value = level * factor;
+                    }
+                }
             }
-            let span = left..left + scaled_w;
-            blend_rows(upper, lower, weight, &mut self.blended);
-            let planes = [&mut r[span.clone()], &mut g[span.clone()], &mut b[span]];
-            sample_row(&self.blended, columns, spec.scale, planes);
+            return;
+        };
+        colour.prepare_for(cb, letterbox);
+        for (y, (tap, colour_tap)) in picture.rows.iter().zip(colour.rows.iter()).enumerate() {
+            simd.scale(between(luma, tap), &picture.columns, line, luma_row);
+            simd.scale(between(cb, colour_tap), &colour.columns, line, blue_row);
+            simd.scale(between(cr, colour_tap), &colour.columns, line, red_row);
+            simd.colour([luma_row, blue_row, red_row], factor, canvas.row(y));
         }
+    }
+}
+
+/// The two rows of a plane that a scaled row lies between, and the weight of the second.
+fn between<'a>(
+    plane: &Plane<'a>,
+    (first, second, weight): (usize, usize, f32),
+) -> (&'a [u8], &'a [u8], f32) {
+    (plane.row(first), plane.row(second), weight)
+}
+
+/// A tensor being filled.
+struct Canvas<'a> {
+    /// For red, green and blue, in whichever order they lie in the tensor.
+    planes: [&'a mut [f32]; 3],
+    letterbox: &'a Letterbox,
+    /// Value of the padding.
+    pad: f32,
+}
+
+impl Canvas<'_> {
+    fn pad_above_and_below(&mut self) {
+        let Letterbox { input, scaled, offset, .. } = self.letterbox;
+        let width = input.0 as usize;
+        let (top, bottom) = (offset.1 as usize, (offset.1 + scaled.1) as usize);
+        for plane in &mut self.planes {
+            plane[..top * width].fill(self.pad);
+            plane[bottom * width..].fill(self.pad);
+        }
+    }
+
+    /// Row `y` of the scaled picture, padded to its left and right.
+    fn row(&mut self, y: usize) -> [&mut [f32]; 3] {
+        let Letterbox { input, scaled, offset, .. } = self.letterbox;
+        let width = input.0 as usize;
+        let start = (offset.1 as usize + y) * width;
+        let (left, right) = (offset.0 as usize, (offset.0 + scaled.0) as usize);
+        self.planes.each_mut().map(|plane| {
+            let row = &mut plane[start..start + width];
+            row[..left].fill(self.pad);
+            row[right..].fill(self.pad);
+            &mut row[left..right]
+        })
     }
 }
 
@@ -116,32 +203,6 @@ fn split_planes(tensor: &mut [f32], order: ChannelOrder) -> [&mut [f32]; 3] {
     match order {
         ChannelOrder::Rgb => [first, second, third],
         ChannelOrder::Bgr => [third, second, first],
-    }
-}
-
-/// A row between two rows of the source, `weight` of the way from `upper` to `lower`. Written so that it
-/// compiles to vector code; the horizontal half, which cannot, then runs once instead of twice.
-fn blend_rows(upper: &[u8], lower: &[u8], weight: f32, out: &mut Vec<f32>) {
-    out.clear();
-    out.extend(upper.iter().zip(lower).map(|(&u, &l)| {
-        let (u, l) = (f32::from(u), f32::from(l));
-        u + (l - u) * weight
-    }));
-}
-
-/// Samples a row of interleaved RGB at `columns` into three planes.
-fn sample_row(
-    row: &[f32],
-    columns: &[(usize, usize, f32)],
-    scale: f32,
-    [red, green, blue]: [&mut [f32]; 3],
-) {
-    let outputs = red.iter_mut().zip(green.iter_mut()).zip(blue.iter_mut());
-    for (&(left, right, weight), ((r, g), b)) in columns.iter().zip(outputs) {
-        let (left, right) = (&row[left * 3..left * 3 + 3], &row[right * 3..right * 3 + 3]);
-        *r = (left[0] + (right[0] - left[0]) * weight) * scale;
-        *g = (left[1] + (right[1] - left[1]) * weight) * scale;
-        *b = (left[2] + (right[2] - left[2]) * weight) * scale;
     }
 }
 
@@ -158,7 +219,7 @@ mod tests {
     fn run(source: (u32, u32), rgb: &[u8], input: (u32, u32), spec: &InputSpec) -> Vec<f32> {
         let letterbox = Letterbox::fit(source, input, Align::Centre);
         let mut tensor = vec![f32::NAN; values(input)];
-        let view = PixelView::rgb(source.0, source.1, rgb);
+        let view = Pixels::Rows(PixelView::rgb(source.0, source.1, rgb));
         Preprocessor::default().run(&view, &letterbox, spec, &mut tensor);
         tensor
     }
