@@ -6,7 +6,10 @@ PYTHON ?= python3
 export PATH := $(PATH):$(CURDIR)/models/cache/bin
 
 .NOTPARALLEL:
-.PHONY: help setup setup-test demo test fmt lint unit accuracy picture clean
+.PHONY: help setup setup-test demo test fmt lint unit accuracy bench bench-build picture clean
+
+BENCHES := ceiling stages server neighbour overload idle rtt
+.PHONY: $(BENCHES:%=bench-%)
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -38,6 +41,18 @@ accuracy: ## mAP of the server beside the reference: make accuracy IMAGES=folder
 	@$(PYTHON) models/setup.py --python-env accuracy
 	cargo build --release --locked
 	models/cache/pyenv/bin/python benches/accuracy/run.py --images $(IMAGES)
+
+bench: bench-build ## All benches (an hour) and benches/RESULTS.md; one of them: make bench-ceiling
+	@failed=0; for name in $(BENCHES); do \
+	    echo "== $$name"; \
+	    ./target/release/vedette-bench $$name $(BENCH_ARGS) || { [ $$? = 1 ] && failed=1; } || exit 2; \
+	done; ./target/release/vedette-bench results && exit $$failed
+
+$(BENCHES:%=bench-%): bench-%: bench-build
+	./target/release/vedette-bench $* $(BENCH_ARGS)
+
+bench-build: setup
+	cargo build --release --locked --workspace
 
 picture: setup ## Make the README's picture again
 	@./deploy/demo.sh --picture docs/detections.jpg

@@ -183,13 +183,14 @@ pub struct Fleet {
     pub cameras: u32,
     /// Length of the measured part.
     pub length: Duration,
-    /// How the cameras' frames lie to each other in time: `even`, `aligned` or `ramp`.
+    /// How the cameras' frames lie to each other in time: [`EVEN`], `aligned` or `ramp`.
     pub phase: &'static str,
-    /// Folder of pictures, or else the size (width, height in pixels) of drawn ones.
-    pub images: Option<PathBuf>,
-    /// Size of drawn pictures.
-    pub size: (u32, u32),
+    /// Folder with the pictures.
+    pub images: PathBuf,
 }
+
+/// Cameras spread evenly over a period.
+pub const EVEN: &str = "even";
 
 /// What the camera simulator reports.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -224,13 +225,9 @@ pub async fn run_fleet(ctx: &Context, fleet: Fleet) -> Result<FleetResult, Bench
     let warmup = if ctx.quick() { "0.2" } else { "2" };
     command.args(["run", "--quiet", "--fps", "10", "--warmup", warmup, "--seconds", &seconds]);
     command.args(["--addr", &fleet.addr.to_string(), "--cameras", &fleet.cameras.to_string()]);
-    command.arg("--json").arg(&json);
-    match &fleet.images {
-        Some(folder) => command.arg("--images").arg(folder),
-        None => command.arg("--size").arg(format!("{}x{}", fleet.size.0, fleet.size.1)),
-    };
+    command.arg("--json").arg(&json).arg("--images").arg(&fleet.images);
     // Simulators without that flag spread their cameras evenly.
-    if fleet.phase != "even" {
+    if fleet.phase != EVEN {
         command.args(["--phase", fleet.phase]);
     }
     // An old report must not pass for this run's.
@@ -265,6 +262,23 @@ fn read_report(report: &Value) -> Option<FleetResult> {
         p99_ms: ms("p99_ms")?,
         max_ms: ms("max_ms")?,
     })
+}
+
+/// Whether a program's help names this flag; `before` are the words in front of `--help`.
+///
+/// # Errors
+/// When it cannot be started.
+pub async fn knows_flag(program: &Path, before: &[&str], flag: &str) -> Result<bool, BenchError> {
+    let output = tokio::process::Command::new(program)
+        .args(before)
+        .arg("--help")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(io_error(format!("cannot start {}", program.display())))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.split_whitespace().any(|word| word == flag))
 }
 
 #[cfg(test)]

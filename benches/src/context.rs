@@ -1,6 +1,7 @@
 //! What every bench starts from: options with quick runs settled, programs, pictures, L.
 
 use std::{
+    fs,
     io::Write as _,
     path::{Path, PathBuf},
     time::Duration,
@@ -12,7 +13,7 @@ use crate::{
     apart,
     capacity::Capacity,
     cli::CommonArgs,
-    error::BenchError,
+    error::{BenchError, io_error},
     machine::{self, Facts},
     ours::ModelFiles,
     pictures::Source,
@@ -37,6 +38,15 @@ pub struct Findings {
     pub tables: Vec<Table>,
     /// What was promised.
     pub marks: Vec<Mark>,
+}
+
+impl Findings {
+    /// Puts another part's findings behind these.
+    pub fn add(&mut self, other: Self) {
+        self.reading.extend(other.reading);
+        self.tables.extend(other.tables);
+        self.marks.extend(other.marks);
+    }
 }
 
 /// The options of a run.
@@ -115,6 +125,21 @@ impl Context {
         let (folder, quick) = (self.args.images.clone(), self.args.quick);
         apart::run("pictures", move || Source { folder: folder.as_deref(), quick }.load(size))
             .await?
+    }
+
+    /// Writes pictures to a folder beside the results, for the camera simulator.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn store(&self, pictures: &PictureSet) -> Result<PathBuf, BenchError> {
+        let folder = self.file("-pictures");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).map_err(io_error(folder.display().to_string()))?;
+        for (index, picture) in pictures.pictures().iter().enumerate() {
+            let path = folder.join(format!("{index:03}.jpg"));
+            fs::write(&path, &picture.bytes).map_err(io_error(path.display().to_string()))?;
+        }
+        Ok(folder)
     }
 
     /// What the results page says of the pictures.

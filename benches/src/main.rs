@@ -16,7 +16,7 @@ use vedette_bench::{
     error::{BenchError, io_error},
     idle, neighbour, overload,
     report::Report,
-    table,
+    results, rtt, server, stages, table,
 };
 
 /// Every mark held.
@@ -62,18 +62,24 @@ fn run(cli: Cli) -> Result<u8, BenchError> {
 async fn bench(job: Job) -> Result<Option<Report>, BenchError> {
     let (name, common) = match &job {
         Job::Ceiling(args) => ("ceiling", args),
+        Job::Stages(args) => ("stages", args),
+        Job::Server(args) => ("server", &args.common),
         Job::Neighbour(args) => ("neighbour", args),
         Job::Overload(args) => ("overload", args),
         Job::Idle(args) => ("idle", &args.common),
-        _ => return Ok(None),
+        Job::Rtt(args) => ("rtt", &args.common),
+        Job::Results(args) => return results::run(args).map(|()| None),
     };
     let ctx = Context::new(name, common);
     let findings = match &job {
         Job::Ceiling(_) => ceiling::run(&ctx).await,
+        Job::Stages(_) => stages::run(&ctx).await,
+        Job::Server(args) => server::run(&ctx, args).await,
         Job::Neighbour(_) => neighbour::run(&ctx).await,
         Job::Overload(_) => overload::run(&ctx).await,
         Job::Idle(args) => idle::run(&ctx, args).await,
-        _ => return Ok(None),
+        Job::Rtt(args) => rtt::run(&ctx, args).await,
+        Job::Results(_) => return Ok(None),
     }?;
     ctx.finish(command(), findings).map(Some)
 }

@@ -25,7 +25,7 @@ impl Pipeline for Obvious {
     /// lies before.
     fn detect(&mut self, net: &mut Net, data: &Bytes) -> Result<usize, BenchError> {
         let rgb = decode(data)?;
-        let letterbox = prepare(net, &rgb);
+        let letterbox = prepare(net, &rgb)?;
         Ok(net.infer(letterbox)?.boxes())
     }
 
@@ -41,18 +41,21 @@ impl Pipeline for Obvious {
             Stage::Decode => timer(&mut || {
                 let _ = std::hint::black_box(decode(data));
             }),
-            Stage::Preprocess => timer(&mut || {
-                prepare(net, &rgb);
-            }),
+            Stage::Preprocess => {
+                prepare(net, &rgb)?;
+                timer(&mut || {
+                    let _ = std::hint::black_box(prepare(net, &rgb).is_ok());
+                });
+            }
             Stage::Infer => {
-                let letterbox = prepare(net, &rgb);
+                let letterbox = prepare(net, &rgb)?;
                 net.infer(letterbox)?;
                 timer(&mut || {
                     let _ = std::hint::black_box(net.infer(letterbox).is_ok());
                 });
             }
             Stage::Postprocess => {
-                let letterbox = prepare(net, &rgb);
+                let letterbox = prepare(net, &rgb)?;
                 let output = net.infer(letterbox)?;
                 timer(&mut || {
                     std::hint::black_box(detections(&output));
@@ -68,12 +71,12 @@ fn decode(data: &Bytes) -> Result<RgbImage, BenchError> {
 }
 
 /// Resizes, pads to the square input and lays the values out as the network wants them.
-fn prepare(net: &mut Net, rgb: &RgbImage) -> Letterbox {
+fn prepare(net: &mut Net, rgb: &RgbImage) -> Result<Letterbox, BenchError> {
     let letterbox = net.square(rgb.dimensions());
     let spec = net.spec();
     let padded = pad(rgb, &letterbox, &spec);
-    fill(&padded, &spec, net.tensor(letterbox.input));
-    letterbox
+    fill(&padded, &spec, net.tensor(letterbox.input)?);
+    Ok(letterbox)
 }
 
 fn pad(rgb: &RgbImage, letterbox: &Letterbox, spec: &InputSpec) -> RgbImage {

@@ -4,15 +4,15 @@ use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use vedette_server::{
-    decode::Decoder,
+    decode::{Decoder, FrameLimits, JpegDecode},
     frame::{Layout, Picture},
-    infer::onnx::{Network, OnnxModel},
+    infer::{network::Network, onnx::OnnxModel},
     letterbox::Letterbox,
     postprocess::{
         DetectOptions, Postprocessor,
         layout::{Family, OutputShape},
     },
-    preprocess::{InputSpec, Preprocessor, values},
+    preprocess::{InputSpec, Preprocessor},
     settings::Settings,
 };
 
@@ -77,7 +77,8 @@ pub struct ModelFiles {
 pub struct Model {
     onnx: Arc<OnnxModel>,
     options: DetectOptions,
-    limits: vedette_server::decode::FrameLimits,
+    limits: FrameLimits,
+    jpeg: JpegDecode,
     /// ONNX Runtime's library.
     pub runtime_lib: PathBuf,
 }
@@ -96,6 +97,7 @@ impl Model {
             onnx: Arc::new(onnx),
             options: config.detect,
             limits: config.frames.limits,
+            jpeg: config.frames.jpeg,
             runtime_lib: config.model.runtime_lib,
         })
     }
@@ -108,10 +110,10 @@ impl Model {
         let network = self.onnx.network().map_err(failed("the model"))?;
         Ok(Net {
             network,
-            tensor: vec![0.0; values(self.onnx.info.input)],
             postprocessor: Postprocessor::default(),
             options: self.options,
             limits: self.limits,
+            jpeg: self.jpeg,
             model: Arc::clone(&self.onnx),
         })
     }
@@ -121,10 +123,10 @@ impl Model {
 pub struct Net {
     model: Arc<OnnxModel>,
     network: Network,
-    tensor: Vec<f32>,
     postprocessor: Postprocessor,
     options: DetectOptions,
-    limits: vedette_server::decode::FrameLimits,
+    limits: FrameLimits,
+    jpeg: JpegDecode,
 }
 
 /// A network's output with what it takes to read it.
@@ -155,8 +157,11 @@ impl Net {
     }
 
     /// The tensor to fill for an input of this size: three planes.
-    pub fn tensor(&mut self, input: (u32, u32)) -> &mut [f32] {
-        &mut self.tensor[..values(input)]
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn tensor(&mut self, input: (u32, u32)) -> Result<&mut [f32], BenchError> {
+        self.network.room(input, 0).map_err(failed("the network"))
     }
 
     /// Runs the network on the tensor.
@@ -165,12 +170,9 @@ impl Net {
     /// When it does not run or its output is not what the model's loading has shown.
     pub fn infer(&mut self, letterbox: Letterbox) -> Result<Output<'_>, BenchError> {
         let (input, family): (_, &Family) = (letterbox.input, self.model.family);
-        let outputs = self
-            .network
-            .run(&self.tensor[..values(input)], input, 1)
-            .map_err(failed("the network"))?;
+        let outputs = self.network.run(input, 1).map_err(failed("the network"))?;
         let shape = family
-            .shape(&outputs.dims, input)
+            .shape(outputs.dims, input)
             .ok_or_else(|| failed("the network")("its output changed its layout"))?;
         Ok(Output {
             values: outputs.values,
@@ -186,10 +188,9 @@ impl Net {
 impl Output<'_> {
     /// The server's postprocessing. Returns the number of boxes.
     pub fn boxes(&mut self) -> usize {
-        let labels = &self.model.info.labels;
         let Self { values, shape, letterbox, options, .. } = self;
         let family = self.model.family;
-        self.postprocessor.run(family, *shape, values, letterbox, labels, options).len()
+        self.postprocessor.run(family, *shape, values, letterbox, options).len()
     }
 }
 
@@ -216,11 +217,12 @@ impl Pipeline for Ours {
         match stage {
             Stage::Decode => {
                 let picture = picture(data);
-                let decoder = self.decoder.get_or_insert_with(|| Decoder::new(net.limits));
+                let decoder = self.decoder(net);
+                let needed = |size| net.model.letterbox(size).scaled;
                 // Once by itself: what fails now, fails with its reason.
-                decoder.decode(&picture).map_err(failed("a picture"))?;
+                decoder.decode(&picture, needed).map_err(failed("a picture"))?;
                 timer(&mut || {
-                    let _ = std::hint::black_box(decoder.decode(&picture));
+                    let _ = std::hint::black_box(decoder.decode(&picture, needed).is_ok());
                 });
             }
             Stage::Preprocess => {
@@ -246,6 +248,10 @@ impl Pipeline for Ours {
 }
 
 impl Ours {
+    fn decoder(&mut self, net: &Net) -> &mut Decoder {
+        self.decoder.get_or_insert_with(|| Decoder::new(net.limits, net.jpeg))
+    }
+
     /// Decodes, and lets `timer` run the preprocessing into the network's tensor at least once.
     fn fill(
         &mut self,
@@ -254,12 +260,14 @@ impl Ours {
         timer: &mut dyn FnMut(&mut dyn FnMut()),
     ) -> Result<Letterbox, BenchError> {
         let picture = picture(data);
-        let decoder = self.decoder.get_or_insert_with(|| Decoder::new(net.limits));
-        let rgb = decoder.decode(&picture).map_err(failed("a picture"))?;
+        let Self { decoder, preprocessor } = self;
+        let decoder = decoder.get_or_insert_with(|| Decoder::new(net.limits, net.jpeg));
+        let rgb = decoder
+            .decode(&picture, |size| net.model.letterbox(size).scaled)
+            .map_err(failed("a picture"))?;
         let letterbox = net.model.letterbox((rgb.width, rgb.height));
         let spec = net.model.input;
-        let tensor = &mut net.tensor[..values(letterbox.input)];
-        let preprocessor = &mut self.preprocessor;
+        let tensor = net.tensor(letterbox.input)?;
         timer(&mut || preprocessor.run(&rgb.pixels, &letterbox, &spec, tensor));
         Ok(letterbox)
     }
