@@ -8,6 +8,7 @@ export PATH := $(PATH):$(CURDIR)/models/cache/bin
 .NOTPARALLEL:
 .PHONY: help setup setup-test demo test fmt lint unit accuracy bench bench-build picture clean
 
+# In the order of the results page; BENCH_ARGS="--trials 5" goes to each.
 BENCHES := ceiling stages server neighbour overload idle rtt
 .PHONY: $(BENCHES:%=bench-%)
 

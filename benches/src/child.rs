@@ -13,10 +13,10 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tokio::sync::oneshot;
 use vedette_server::{clock, settings::ENV_PREFIX};
 
 use crate::{
-    apart,
     cli::Backend,
     context::Context,
     error::{BenchError, failed, io_error},
@@ -88,7 +88,7 @@ impl Server {
             }
         }
         args.extend(more.iter().map(OsString::from));
-        apart::run("server", move || start(&program, &args, &log)).await?
+        start(&program, &args, &log).await
     }
 
     /// Its process id.
@@ -134,7 +134,24 @@ fn strings(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
 }
 
-fn start(program: &Path, args: &[OsString], log: &Path) -> Result<Server, BenchError> {
+/// Starts a program and waits for the line with its address.
+async fn start(program: &Path, args: &[OsString], log: &Path) -> Result<Server, BenchError> {
+    let (process, heard) = spawn(program, args, log)?;
+    if let Ok(Ok(addr)) = tokio::time::timeout(START_PATIENCE, heard).await {
+        return Ok(Server { process, addr });
+    }
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let last = text.lines().last().unwrap_or("it said nothing");
+    Err(failed("the server did not start")(format!("{last} (see {})", log.display())))
+}
+
+/// Starts a program that logs to a file. The receiver hears where it listens; its end when it never
+/// will.
+fn spawn(
+    program: &Path,
+    args: &[OsString],
+    log: &Path,
+) -> Result<(Process, oneshot::Receiver<SocketAddr>), BenchError> {
     if let Some(folder) = log.parent() {
         fs::create_dir_all(folder).map_err(io_error(folder.display().to_string()))?;
     }
@@ -156,22 +173,19 @@ fn start(program: &Path, args: &[OsString], log: &Path) -> Result<Server, BenchE
         .map_err(io_error(format!("cannot start {}", program.display())))?;
     let mut process = Process { child };
     let stdout = process.child.stdout.take();
-    // A server that neither speaks nor ends is given up by this thread's end of the channel.
-    let (said, heard) = std::sync::mpsc::sync_channel(1);
+    let (said, heard) = oneshot::channel();
     std::thread::spawn(move || {
+        let mut said = Some(said);
         let lines = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines());
+        // Read to its end, so that the server can always write.
         for line in lines.map_while(Result::ok) {
-            if let Some(addr) = line.strip_prefix(LISTENING) {
-                let _ = said.send(addr.trim().parse::<SocketAddr>());
+            let addr = line.strip_prefix(LISTENING).and_then(|addr| addr.trim().parse().ok());
+            if let Some((addr, said)) = addr.zip(said.take_if(|_| addr.is_some())) {
+                let _ = said.send(addr);
             }
         }
     });
-    if let Ok(Ok(addr)) = heard.recv_timeout(START_PATIENCE) {
-        return Ok(Server { process, addr });
-    }
-    let text = fs::read_to_string(log).unwrap_or_default();
-    let last = text.lines().last().unwrap_or("it said nothing");
-    Err(failed("the server did not start")(format!("{last} (see {})", log.display())))
+    Ok((process, heard))
 }
 
 /// What a run of the camera simulator is.
@@ -299,23 +313,23 @@ mod tests {
         assert!(fine.all_within(100.0) && !fine.all_within(99.9));
     }
 
-    #[test]
-    fn a_program_that_ends_or_does_not_exist_is_reported() {
+    #[tokio::test]
+    async fn a_program_that_ends_or_does_not_exist_is_reported() {
         let folder = tempfile::tempdir().expect("folder");
         let log = folder.path().join("log");
-        let error = start(Path::new("/nonexistent"), &[], &log).expect_err("no program");
+        let error = start(Path::new("/nonexistent"), &[], &log).await.expect_err("no program");
         assert!(error.to_string().contains("cannot start /nonexistent"), "{error}");
         let script = strings(&["-c", "echo 'wrong flag' >&2; exit 64"]);
-        let error = start(Path::new("/bin/sh"), &script, &log).expect_err("ends");
+        let error = start(Path::new("/bin/sh"), &script, &log).await.expect_err("ends");
         assert!(error.to_string().contains("wrong flag"), "{error}");
     }
 
-    #[test]
-    fn a_process_ends_with_its_handle() {
+    #[tokio::test]
+    async fn a_process_ends_with_its_handle() {
         let folder = tempfile::tempdir().expect("folder");
         let log = folder.path().join("log");
         let script = strings(&["-c", "echo listening on 127.0.0.1:7; exec sleep 600"]);
-        let server = start(Path::new("/bin/sh"), &script, &log).expect("starts");
+        let server = start(Path::new("/bin/sh"), &script, &log).await.expect("starts");
         assert_eq!(server.addr.port(), 7);
         let pid = server.pid();
         assert!(server.memory().is_ok());

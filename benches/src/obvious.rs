@@ -160,9 +160,15 @@ fn iou(a: &BoxF, b: &BoxF) -> f32 {
 #[cfg(test)]
 #[expect(clippy::float_cmp, reason = "these results are exact")]
 mod tests {
+    use std::path::Path;
+
     use vedette_server::letterbox::Align;
 
     use super::*;
+    use crate::{
+        ours::{Model, ModelFiles, Ours},
+        pictures::Source,
+    };
 
     #[test]
     fn padding_and_planes() {
@@ -187,5 +193,34 @@ mod tests {
         assert_eq!(iou(&unit, &unit), 1.0);
         assert_eq!(iou(&unit, &half), 0.5);
         assert_eq!(iou(&unit, &apart), 0.0);
+    }
+
+    #[test]
+    fn the_obvious_postprocessing_finds_what_the_server_s_finds() {
+        let cache = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cache");
+        let model = Model::load(ModelFiles {
+            model: Some(cache.join("yolox_nano.onnx")),
+            runtime_lib: Some(cache.join("onnxruntime/libonnxruntime.so")),
+        })
+        .unwrap_or_else(|error| panic!("{error}; run `python3 models/setup.py`"));
+        let mut net = model.net().expect("a session");
+        let pictures = Source { folder: None, quick: false }.load((640, 480)).expect("draws");
+        let mut boxes = (0, 0);
+        for picture in pictures.pictures() {
+            let rgb = decode(&picture.bytes).expect("decodes");
+            let letterbox = prepare(&mut net, &rgb).expect("fits");
+            let mut output = net.infer(letterbox).expect("runs");
+            let found = detections(&output).len();
+            assert_eq!(found, output.boxes(), "{}", picture.name);
+            boxes.0 += found;
+            boxes.1 += Ours::default().detect(&mut net, &picture.bytes).expect("detects");
+        }
+        assert!(boxes.0 > 0);
+        // The rectangle's borders are not the square's: a weak box may come or go.
+        assert!(
+            boxes.0.abs_diff(boxes.1) <= 2,
+            "{boxes:?} in {} pictures",
+            pictures.pictures().len()
+        );
     }
 }
