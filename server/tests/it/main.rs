@@ -6,5 +6,6 @@ mod common;
 mod jpeg_decode;
 mod lifecycle;
 mod raw_frames;
+mod scheduling;
 mod streams;
 mod yolox_reference;
