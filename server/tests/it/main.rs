@@ -3,6 +3,7 @@
 mod bare_contract;
 mod cases;
 mod common;
+mod connections;
 mod jpeg_decode;
 mod lifecycle;
 mod raw_frames;
