@@ -122,18 +122,17 @@ async fn flow_control_is_announced_as_set() {
 async fn a_silent_peer_is_probed_and_let_go() {
     let server = TestServer::start(Settings {
         keepalive_seconds: Some(1),
-        keepalive_timeout_seconds: Some(1),
+        keepalive_timeout_seconds: Some(4),
         ..spin(0.0)
     })
     .await;
     let mut wire = Wire::connect(server.addr).await;
     let probe = wire.expect(PING).await;
     assert_eq!((probe.stream, probe.payload.len()), (0, 8));
-    // The answer never comes.
-    while wire.next().await.is_some() {}
-    // A gRPC client's library answers by itself.
+    // A gRPC client's library answers by itself; this one's answer never comes.
     let mut camera = server.camera("quiet").await;
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    let closed = async { while wire.next().await.is_some() {} };
+    tokio::join!(closed, tokio::time::sleep(Duration::from_secs(8)));
     assert_eq!(camera.detect(1, &small_jpeg()).await.outcome(), Outcome::Ok);
     server.stop().await;
 }
@@ -224,7 +223,7 @@ async fn an_aged_stream_ends_in_order_and_its_camera_returns() {
 /// 1.6 and the second one's at 1.2 times the age.
 #[tokio::test(flavor = "multi_thread")]
 async fn jitter_ends_streams_opened_together_one_by_one() {
-    let server = TestServer::start(aged(3, 1.0, 30)).await;
+    let server = TestServer::start(aged(5, 1.0, 30)).await;
     let mut client = server.client().await;
     let mut first = Camera::open(&mut client, "first").await.expect("accepted");
     let mut second = Camera::open(&mut client, "second").await.expect("accepted");
@@ -236,8 +235,7 @@ async fn jitter_ends_streams_opened_together_one_by_one() {
         _ = first.next() => panic!("the second one's end comes first"),
         ended = second.next() => assert_aged(&ended.expect_err("a status"), 1),
     }
-    assert_eq!(first.detect(2, &small_jpeg()).await.outcome(), Outcome::Ok, "goes on");
-    assert_aged(&first.next().await.expect_err("a status"), 2);
+    assert_aged(&first.next().await.expect_err("a status"), 1);
     server.stop().await;
 }
 
