@@ -7,7 +7,7 @@ use crate::{
     connection::AgeLimit,
     decode::{FrameLimits, JpegDecode},
     limits::{
-        MAX_CONNECTION_AGE_SECONDS, MAX_FRAME_BYTES, MAX_KEEPALIVE_SECONDS,
+        MAX_CONNECTION_AGE_SECONDS, MAX_FRAME_BYTES, MAX_IO_THREADS, MAX_KEEPALIVE_SECONDS,
         MAX_STREAMS_PER_CONNECTION, MAX_WINDOW_BYTES, MIN_FRAME_BYTES, MIN_WINDOW_BYTES,
     },
     postprocess::{DetectOptions, layout::FamilyName},
@@ -35,6 +35,7 @@ pub struct NetConfig {
     pub max_cameras: usize,
     pub reflection: bool,
     pub grace: Duration,
+    pub io_threads: usize,
     pub connections: ConnectionConfig,
 }
 
@@ -122,6 +123,7 @@ impl Settings {
                 max_cameras: within("max_cameras", s.max_cameras, 1..=MAX_MAX_CAMERAS)?,
                 reflection: given("reflection", s.reflection)?,
                 grace: Duration::from_secs(within("grace_seconds", s.grace_seconds, 0..=3600)?),
+                io_threads: within("io_threads", s.io_threads, 1..=MAX_IO_THREADS)?,
                 connections: connections(&s)?,
             },
             backend: match given("backend", s.backend)? {
@@ -250,6 +252,7 @@ mod tests {
             ),
             (Settings { h2_frame_bytes: Some(16_383), ..none() }, "h2_frame_bytes"),
             (Settings { h2_frame_bytes: Some(1 << 24), ..none() }, "h2_frame_bytes"),
+            (Settings { io_threads: Some(0), ..none() }, "io_threads"),
             (Settings { h2_max_streams: Some(0), ..none() }, "h2_max_streams"),
             (Settings { keepalive_seconds: Some(3601), ..none() }, "keepalive_seconds"),
             (

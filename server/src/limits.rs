@@ -2,6 +2,16 @@
 
 use std::time::Duration;
 
+/// Threads for sockets on small machines. They move bytes and never compute; a second one keeps the first
+/// one's hiccups (a page fault, a scrape) from holding up every camera.
+pub const MIN_IO_THREADS: usize = 2;
+
+/// Cores per thread for sockets on larger machines: with more workers there is more to move.
+pub const CORES_PER_IO_THREAD: usize = 8;
+
+/// Most threads for sockets that may be set; far more than any network card needs.
+pub const MAX_IO_THREADS: usize = 256;
+
 /// Answers that may wait for one client to read them. A frame is read off the wire only once its
 /// answer's place is reserved, so this bounds both directions: it must exceed what one camera can
 /// have in hand (one waiting frame and one per worker), the rest lets a client read in bursts.

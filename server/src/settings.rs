@@ -20,8 +20,9 @@ pub use values::{BackendKind, InputShape, InputSize, LogFormat, PixelCount};
 use crate::{
     decode::{JpegDecode, one_line},
     limits::{
-        CONNECTION_AGE, CONNECTION_AGE_JITTER, CONNECTION_GRACE, FRAME_BYTES, KEEPALIVE_INTERVAL,
-        KEEPALIVE_TIMEOUT, STREAM_WINDOW_BYTES, STREAMS_PER_CONNECTION, connection_window_bytes,
+        CONNECTION_AGE, CONNECTION_AGE_JITTER, CONNECTION_GRACE, CORES_PER_IO_THREAD, FRAME_BYTES,
+        KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, MIN_IO_THREADS, STREAM_WINDOW_BYTES,
+        STREAMS_PER_CONNECTION, connection_window_bytes,
     },
     postprocess::{layout::FamilyName, nms::NmsMode},
 };
@@ -63,6 +64,12 @@ pub struct Settings {
     #[arg(long, value_name = "SECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace_seconds: Option<u64>,
+
+    /// Threads for sockets, which only move bytes
+    /// [default: 2, beyond 16 cores an eighth of the cores this process may use]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io_threads: Option<usize>,
 
     /// Bytes that a camera may have under way on its stream before the server has read them (HTTP/2
     /// stream window) [default: 1048576]
@@ -318,6 +325,8 @@ impl Settings {
     /// Fills in the defaults.
     #[must_use]
     pub fn with_defaults(self) -> Self {
+        // Not the machine's cores: std looks at the affinity mask and the cgroup's CPU quota. Workers
+        // beyond those are throttled together, in the middle of frames.
         let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let stream_window = self.h2_stream_window_bytes.unwrap_or(STREAM_WINDOW_BYTES);
         let max_streams = self.h2_max_streams.unwrap_or(STREAMS_PER_CONNECTION);
@@ -328,6 +337,7 @@ impl Settings {
             max_cameras: self.max_cameras.or(Some(256)),
             reflection: self.reflection.or(Some(false)),
             grace_seconds: self.grace_seconds.or(Some(10)),
+            io_threads: self.io_threads.or(Some(default_io_threads(cores))),
             h2_stream_window_bytes: Some(stream_window),
             h2_connection_window_bytes: self.h2_connection_window_bytes.or(Some(connection_window)),
             h2_frame_bytes: self.h2_frame_bytes.or(Some(FRAME_BYTES)),
@@ -374,6 +384,11 @@ impl Settings {
     pub fn to_toml(&self) -> Result<String, ConfigError> {
         toml::to_string(self).map_err(|error| ConfigError(error.to_string()))
     }
+}
+
+/// Threads for sockets on so many cores.
+fn default_io_threads(cores: usize) -> usize {
+    (cores / CORES_PER_IO_THREAD).max(MIN_IO_THREADS)
 }
 
 #[cfg(test)]
@@ -429,6 +444,13 @@ mod tests {
         let file = file(&settings.to_toml().expect("TOML"));
         let again = Settings::layer(&Settings::default(), Some(file.path())).expect("valid");
         assert_eq!(again, settings);
+    }
+
+    #[test]
+    fn threads_for_sockets_grow_with_the_cores() {
+        for (cores, threads) in [(1, 2), (2, 2), (16, 2), (23, 2), (24, 3), (64, 8), (128, 16)] {
+            assert_eq!(default_io_threads(cores), threads, "{cores} cores");
+        }
     }
 
     #[test]
