@@ -216,7 +216,8 @@ impl Simulation {
             while let Ok(reply) = camera.answers.try_recv() {
                 let reply = reply.expect("a response");
                 let sent = camera.sent[reply.frame_id as usize];
-                camera.answered.push((reply.frame_id, reply.outcome(), self.now - sent));
+                let latency = self.now.saturating_sub(sent);
+                camera.answered.push((reply.frame_id, reply.outcome(), latency));
             }
         }
     }
