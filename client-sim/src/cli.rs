@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, error::ContextKind, error::ContextValue, er
 
 use crate::config::{Command, DetectConfig, DrawConfig, JsonTarget, RunConfig, ServerAddr, Size};
 use crate::scene;
+use crate::schedule::Phases;
 
 /// Most cameras of one run; each is a TCP connection, and ports and file handles run out near it.
 const MAX_CAMERAS: i64 = 20_000;
@@ -19,6 +20,12 @@ const MAX_FPS: f64 = 1000.0;
 
 /// Longest duration taken, in seconds: a week.
 const MAX_SECONDS: f64 = 7.0 * 24.0 * 3600.0;
+
+/// Cameras that start together on a ramp, and the time to the next group in milliseconds, unless
+/// given: the start-up of the usual comparison of gRPC streaming servers.
+const RAMP_CAMERAS: u32 = 10;
+/// See [`RAMP_CAMERAS`].
+const RAMP_EVERY: Duration = Duration::from_millis(50);
 
 /// Most threads of the simulator's runtime.
 const MAX_THREADS: i64 = 256;
@@ -52,6 +59,17 @@ enum Job {
     Draw(DrawArgs),
 }
 
+/// How the cameras' start times lie to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Phase {
+    /// Spread evenly over a period
+    Even,
+    /// All at the same instant, every period: the hardest on the server
+    Aligned,
+    /// Group after group, as a fleet that is switched on
+    Ramp,
+}
+
 #[derive(Debug, Args)]
 struct RunArgs {
     /// Number of cameras, each with its own connection and stream
@@ -61,6 +79,17 @@ struct RunArgs {
     /// Frames per second of each camera
     #[arg(long, default_value = "10", value_parser = fps)]
     fps: f64,
+    /// How the cameras' start times lie to each other; connections are open before the first
+    #[arg(long, value_enum, default_value = "even")]
+    phase: Phase,
+    /// Cameras that start together, with --phase ramp [default: 10]
+    #[arg(long, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=MAX_CAMERAS))]
+    ramp_cameras: Option<u32>,
+    /// Time from one group's start to the next one's, with --phase ramp, in milliseconds
+    /// [default: 50]
+    #[arg(long, value_name = "MS", value_parser = positive_millis)]
+    ramp_every_ms: Option<Duration>,
     /// Length of the measured part, in seconds
     #[arg(long, default_value = "10", value_parser = positive_seconds)]
     seconds: Duration,
@@ -215,6 +244,10 @@ where
         .and_then(|arg| arg.to_str())
         .filter(|word| Cli::command().find_subcommand(word).is_some());
     match Cli::try_parse_from(&args) {
+        Ok(Cli { job: Job::Run(args) }) if args.ramp_without_its_phase() => Parsed::Mistake(
+            "--ramp-cameras and --ramp-every-ms need --phase ramp; see client-sim run --help"
+                .to_owned(),
+        ),
         Ok(cli) => Parsed::Command(Box::new(cli.job.into())),
         Err(error)
             if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
@@ -252,10 +285,30 @@ fn one_line(error: &clap::Error, job: Option<&str>) -> String {
     format!("{message}{suggestion}; see client-sim{job} --help")
 }
 
+impl RunArgs {
+    fn phases(&self) -> Phases {
+        match self.phase {
+            Phase::Even => Phases::Even,
+            Phase::Aligned => Phases::Aligned,
+            Phase::Ramp => Phases::Ramp {
+                cameras: self.ramp_cameras.unwrap_or(RAMP_CAMERAS),
+                every: self.ramp_every_ms.unwrap_or(RAMP_EVERY),
+            },
+        }
+    }
+
+    /// Settings that would be ignored in silence.
+    fn ramp_without_its_phase(&self) -> bool {
+        let ramp_is_set = self.ramp_cameras.is_some() || self.ramp_every_ms.is_some();
+        self.phase != Phase::Ramp && ramp_is_set
+    }
+}
+
 impl From<Job> for Command {
     fn from(job: Job) -> Self {
         match job {
             Job::Run(args) => Self::Run(RunConfig {
+                phases: args.phases(),
                 addr: args.server.addr,
                 cameras: args.cameras,
                 fps: args.fps,
@@ -314,7 +367,24 @@ mod tests {
         assert_eq!((config.cameras, config.threads, config.budget_ms), (10, 1, 0));
         assert_eq!(config.measured, Duration::from_secs(10));
         assert_eq!(config.slo_max, Duration::from_millis(100));
+        assert_eq!(config.phases, Phases::Even);
         assert_eq!(config.size, Size { width: 640, height: 480 });
+    }
+
+    #[test]
+    fn fleets_start_in_three_ways() {
+        let phases = |more: &[&str]| {
+            let args = ["client-sim", "run", "--phase"].iter().chain(more);
+            let Parsed::Command(command) = parse(args) else { panic!("{more:?}") };
+            let Command::Run(config) = *command else { panic!("{more:?}") };
+            config.phases
+        };
+        let ramp = |cameras, ms| Phases::Ramp { cameras, every: Duration::from_millis(ms) };
+        assert_eq!(phases(&["even"]), Phases::Even);
+        assert_eq!(phases(&["aligned"]), Phases::Aligned);
+        assert_eq!(phases(&["ramp"]), ramp(10, 50));
+        assert_eq!(phases(&["ramp", "--ramp-cameras", "3"]), ramp(3, 50));
+        assert_eq!(phases(&["ramp", "--ramp-every-ms", "20"]), ramp(10, 20));
     }
 
     #[test]
@@ -333,6 +403,10 @@ mod tests {
             (&["run", "--fps", "NaN"], "not a number"),
             (&["run", "--seconds", "0"], "more than 0 seconds"),
             (&["run", "--size", "big"], "WIDTHxHEIGHT"),
+            (&["run", "--phase", "random"], "random"),
+            (&["run", "--ramp-cameras", "3"], "need --phase ramp"),
+            (&["run", "--phase", "even", "--ramp-every-ms", "9"], "need --phase ramp"),
+            (&["run", "--phase", "ramp", "--ramp-every-ms", "0"], "more than 0 milliseconds"),
             (&["run", "--addr", "https://a"], "TLS is not supported"),
             (&["run", "--images"], "--images <DIR>"),
             (&["run", "--images", ".", "--size", "64x48"], "cannot be used with '--size <WxH>'"),

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf, str::FromStr, time::Duration};
 
-use crate::error::SimError;
+use crate::{error::SimError, schedule::Phases};
 
 /// Port of a server whose address names none.
 pub const DEFAULT_PORT: u16 = 50_051;
@@ -33,6 +33,8 @@ pub struct RunConfig {
     pub cameras: u32,
     /// Frames per second of each camera.
     pub fps: f64,
+    /// How the cameras' start times lie to each other.
+    pub phases: Phases,
     /// Length of the measured part.
     pub measured: Duration,
     /// Length of the part before it, whose frames do not count.

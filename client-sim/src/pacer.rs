@@ -44,28 +44,28 @@ impl Pacer {
     }
 }
 
-/// Frames come due round by round, within a round by camera.
+/// Goes through the schedule's frames as they come due.
 fn pace(schedule: Schedule, start: Instant, ticks: &[Notify], stopped: &Receiver<()>) {
-    for k in 0..schedule.frames() {
-        for (camera, tick) in (0..).zip(ticks) {
-            let due = start + schedule.intended(camera, k);
-            let wait = due.saturating_duration_since(clock::now());
-            if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
-                return;
-            }
-            tick.notify_one();
+    for (camera, k) in schedule.in_order() {
+        let due = start + schedule.intended(camera, k);
+        let wait = due.saturating_duration_since(clock::now());
+        if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+            return;
         }
+        ticks[camera as usize].notify_one();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::Phases;
     use std::time::Duration;
 
-    #[tokio::test]
-    async fn each_camera_is_woken_for_each_frame_and_never_early() {
-        let schedule = Schedule::new(3, 50.0, Duration::ZERO, Duration::from_millis(200));
+    /// Wakes in the order of the instants, whatever the phases are.
+    async fn check_wakes(phases: Phases) {
+        let schedule =
+            Schedule::new(3, 50.0, Duration::ZERO, Duration::from_millis(200)).with_phases(phases);
         let start = clock::now();
         let pacer = Pacer::start(schedule, start).unwrap();
         for camera in 0..3 {
@@ -79,6 +79,14 @@ mod tests {
             assert!(due >= seen, "woken for a frame that is not due");
             seen = due;
         }
+    }
+
+    #[tokio::test]
+    async fn each_camera_is_woken_for_each_frame_and_never_early() {
+        check_wakes(Phases::Even).await;
+        check_wakes(Phases::Aligned).await;
+        // A camera starts when others have sent for several periods.
+        check_wakes(Phases::Ramp { cameras: 1, every: Duration::from_millis(70) }).await;
     }
 
     #[tokio::test]

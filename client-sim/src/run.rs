@@ -58,7 +58,8 @@ pub async fn run(
     };
     let mut channels = vec![first];
     channels.extend(connect_rest(&endpoint, config).await?);
-    let schedule = Schedule::new(config.cameras, config.fps, config.warmup, config.measured);
+    let schedule = Schedule::new(config.cameras, config.fps, config.warmup, config.measured)
+        .with_phases(config.phases);
     let start = clock::now() + START_LEAD;
     let fleet = Arc::new(Fleet {
         schedule,

@@ -4,7 +4,12 @@
 use std::{fmt, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use crate::{
+    connection::AgeLimit,
     decode::{FrameLimits, JpegDecode},
+    limits::{
+        MAX_CONNECTION_AGE_SECONDS, MAX_FRAME_BYTES, MAX_IO_THREADS, MAX_KEEPALIVE_SECONDS,
+        MAX_STREAMS_PER_CONNECTION, MAX_WINDOW_BYTES, MIN_FRAME_BYTES, MIN_WINDOW_BYTES,
+    },
     postprocess::{DetectOptions, layout::FamilyName},
     settings::{BackendKind, ConfigError, InputShape, InputSize, LogFormat, Settings},
 };
@@ -30,6 +35,24 @@ pub struct NetConfig {
     pub max_cameras: usize,
     pub reflection: bool,
     pub grace: Duration,
+    pub io_threads: usize,
+    pub connections: ConnectionConfig,
+}
+
+/// How connections are kept: HTTP/2, TCP, age.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "see the flag of the same name")]
+pub struct ConnectionConfig {
+    pub stream_window_bytes: u32,
+    pub connection_window_bytes: u32,
+    pub frame_bytes: u32,
+    pub max_streams: u32,
+    /// `None`: peers are not probed.
+    pub keepalive: Option<Duration>,
+    pub keepalive_timeout: Duration,
+    pub tcp_nodelay: bool,
+    /// `None`: connections may live for ever.
+    pub age: Option<AgeLimit>,
 }
 
 /// What answers for the network.
@@ -100,6 +123,8 @@ impl Settings {
                 max_cameras: within("max_cameras", s.max_cameras, 1..=MAX_MAX_CAMERAS)?,
                 reflection: given("reflection", s.reflection)?,
                 grace: Duration::from_secs(within("grace_seconds", s.grace_seconds, 0..=3600)?),
+                io_threads: within("io_threads", s.io_threads, 1..=MAX_IO_THREADS)?,
+                connections: connections(&s)?,
             },
             backend: match given("backend", s.backend)? {
                 BackendKind::Spin => BackendConfig::Spin(Duration::from_secs_f64(spin_ms / 1e3)),
@@ -143,6 +168,43 @@ impl Settings {
     }
 }
 
+fn connections(s: &Settings) -> Result<ConnectionConfig, ConfigError> {
+    let windows = MIN_WINDOW_BYTES..=MAX_WINDOW_BYTES;
+    let seconds = |key, value, range| within(key, value, range).map(Duration::from_secs);
+    let keepalive = seconds("keepalive_seconds", s.keepalive_seconds, 0..=MAX_KEEPALIVE_SECONDS)?;
+    let age = AgeLimit {
+        age: seconds(
+            "max_connection_age_seconds",
+            s.max_connection_age_seconds,
+            0..=MAX_CONNECTION_AGE_SECONDS,
+        )?,
+        jitter: within("connection_age_jitter", s.connection_age_jitter, 0.0..=1.0)?,
+        grace: seconds("connection_grace_seconds", s.connection_grace_seconds, 0..=3600)?,
+    };
+    Ok(ConnectionConfig {
+        stream_window_bytes: within(
+            "h2_stream_window_bytes",
+            s.h2_stream_window_bytes,
+            windows.clone(),
+        )?,
+        connection_window_bytes: within(
+            "h2_connection_window_bytes",
+            s.h2_connection_window_bytes,
+            windows,
+        )?,
+        frame_bytes: within("h2_frame_bytes", s.h2_frame_bytes, MIN_FRAME_BYTES..=MAX_FRAME_BYTES)?,
+        max_streams: within("h2_max_streams", s.h2_max_streams, 1..=MAX_STREAMS_PER_CONNECTION)?,
+        keepalive: (!keepalive.is_zero()).then_some(keepalive),
+        keepalive_timeout: seconds(
+            "keepalive_timeout_seconds",
+            s.keepalive_timeout_seconds,
+            1..=MAX_KEEPALIVE_SECONDS,
+        )?,
+        tcp_nodelay: given("tcp_nodelay", s.tcp_nodelay)?,
+        age: (!age.age.is_zero()).then_some(age),
+    })
+}
+
 /// A setting that has a default.
 fn given<T>(key: &str, value: Option<T>) -> Result<T, ConfigError> {
     value.ok_or_else(|| ConfigError(format!("{key}: no value")))
@@ -166,18 +228,67 @@ fn within<T: PartialOrd + fmt::Display>(
 mod tests {
     use super::*;
 
+    fn none() -> Settings {
+        Settings::default()
+    }
+
     #[test]
     fn ranges_are_checked() {
         for (settings, key) in [
-            (Settings { workers: Some(0), ..Settings::default() }, "workers"),
-            (Settings { confidence: Some(1.5), ..Settings::default() }, "confidence"),
-            (Settings { iou: Some(f64::NAN), ..Settings::default() }, "iou"),
-            (Settings { batch: Some(0), ..Settings::default() }, "batch"),
-            (Settings { max_cameras: Some(0), ..Settings::default() }, "max_cameras"),
-            (Settings { budget_ms: Some(0), ..Settings::default() }, "budget_ms"),
+            (Settings { workers: Some(0), ..none() }, "workers"),
+            (Settings { confidence: Some(1.5), ..none() }, "confidence"),
+            (Settings { iou: Some(f64::NAN), ..none() }, "iou"),
+            (Settings { batch: Some(0), ..none() }, "batch"),
+            (Settings { max_cameras: Some(0), ..none() }, "max_cameras"),
+            (Settings { budget_ms: Some(0), ..none() }, "budget_ms"),
+            (Settings { h2_stream_window_bytes: Some(0), ..none() }, "h2_stream_window_bytes"),
+            (
+                Settings { h2_stream_window_bytes: Some(1 << 31), ..none() },
+                "h2_stream_window_bytes",
+            ),
+            (
+                Settings { h2_connection_window_bytes: Some(65_534), ..none() },
+                "h2_connection_window_bytes",
+            ),
+            (Settings { h2_frame_bytes: Some(16_383), ..none() }, "h2_frame_bytes"),
+            (Settings { h2_frame_bytes: Some(1 << 24), ..none() }, "h2_frame_bytes"),
+            (Settings { io_threads: Some(0), ..none() }, "io_threads"),
+            (Settings { h2_max_streams: Some(0), ..none() }, "h2_max_streams"),
+            (Settings { keepalive_seconds: Some(3601), ..none() }, "keepalive_seconds"),
+            (
+                Settings { keepalive_timeout_seconds: Some(0), ..none() },
+                "keepalive_timeout_seconds",
+            ),
+            (
+                Settings { max_connection_age_seconds: Some(u64::MAX), ..none() },
+                "max_connection_age_seconds",
+            ),
+            (Settings { connection_age_jitter: Some(1.1), ..none() }, "connection_age_jitter"),
+            (Settings { connection_age_jitter: Some(f64::NAN), ..none() }, "connection_age_jitter"),
+            (
+                Settings { connection_grace_seconds: Some(3601), ..none() },
+                "connection_grace_seconds",
+            ),
         ] {
             let error = settings.check().expect_err(key);
             assert!(error.0.starts_with(&format!("{key}: ")), "{error}");
+            assert!(!error.0.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn zero_turns_probes_and_ageing_off() {
+        let connections = none().check().expect("valid").net.connections;
+        assert_eq!(connections.keepalive, Some(Duration::from_secs(10)));
+        assert_eq!(connections.age, None);
+        let settings = Settings {
+            keepalive_seconds: Some(0),
+            max_connection_age_seconds: Some(60),
+            ..Settings::default()
+        };
+        let connections = settings.check().expect("valid").net.connections;
+        assert_eq!(connections.keepalive, None);
+        let age = connections.age.expect("set");
+        assert_eq!((age.age, age.grace), (Duration::from_mins(1), Duration::from_secs(10)));
     }
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use tonic::Status;
+use vedette_proto::ACCEPTED_FRAMES_KEY;
 
 use crate::{
     admit::CamerasFull, infer::InferError, pipeline::PipelineError, settings::ConfigError,
@@ -88,6 +89,36 @@ impl From<RefusedStream> for Status {
             RefusedStream::BadCameraId => Self::invalid_argument(text),
             RefusedStream::Draining => Self::unavailable(text),
         }
+    }
+}
+
+/// Why the server ends a stream that its client would go on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Farewell {
+    /// The server is shutting down.
+    Draining,
+    /// The stream's connection has reached its age.
+    Aged,
+}
+
+impl Farewell {
+    /// The status that ends a stream after the answers to the `accepted` frames.
+    #[must_use]
+    pub fn status(self, accepted: u64) -> Status {
+        let why = match self {
+            Self::Draining => "this server is shutting down",
+            Self::Aged => {
+                "this connection has reached its age (max-connection-age-seconds), open a new stream \
+                 on a new connection"
+            }
+        };
+        let mut status = Status::unavailable(format!(
+            "{why}; it has accepted and answered {accepted} frames of this stream"
+        ));
+        if let Ok(accepted) = accepted.to_string().parse() {
+            status.metadata_mut().insert(ACCEPTED_FRAMES_KEY, accepted);
+        }
+        status
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::mpsc;
@@ -13,7 +13,7 @@ use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Status, Streaming, metadata::MetadataMap};
 use vedette_proto::{
-    ACCEPTED_FRAMES_KEY, CAMERA_ID_KEY,
+    CAMERA_ID_KEY,
     camera_ai::{
         DetectRequest, DetectResponse, ServerInfo, ServerInfoRequest,
         object_detection_server::ObjectDetection,
@@ -24,7 +24,8 @@ use crate::{
     admit::{Admission, Frame, Registration},
     clock,
     config::Config,
-    error::{RefusedStream, unreadable_request},
+    connection::ConnectionInfo,
+    error::{Farewell, RefusedStream, unreadable_request},
     frame::{CameraId, FrameId, Picture, Timing},
     infer::ModelInfo,
     limits::{DRAIN_READ, REPLY_QUEUE_FRAMES},
@@ -88,6 +89,12 @@ impl Shared {
             .map_err(|full| refused(Refusal::MaxCameras, RefusedStream::Full(full)))
     }
 
+    /// When a stream is ended because of its connection's age.
+    fn retire_at(&self, connection: Option<&ConnectionInfo>, key: CameraKey) -> Option<Instant> {
+        let limit = self.config.net.connections.age?;
+        Some(connection?.accepted + limit.stream_end(key))
+    }
+
     fn frame(
         &self,
         request: DetectRequest,
@@ -124,6 +131,7 @@ impl ObjectDetection for Ingress {
         request: Request<Streaming<DetectRequest>>,
     ) -> Result<Response<ReplyStream>, Status> {
         let registration = self.shared.register(request.metadata())?;
+        let retire_at = self.shared.retire_at(request.extensions().get(), registration.key());
         // Bounded by places reserved before a frame is read: a client that does not read its answers
         // is not read from either, and holds up nobody else.
         let (replies, queue) = mpsc::channel(self.shared.reply_queue);
@@ -133,6 +141,7 @@ impl ObjectDetection for Ingress {
             replies,
             key: registration.key(),
             stream: Arc::clone(&registration.stream),
+            retire_at,
             accepted: 0,
         };
         tracing::debug!(camera = %registration.stream.camera, "stream opened");
@@ -184,6 +193,7 @@ struct Reader {
     replies: mpsc::Sender<Reply>,
     key: CameraKey,
     stream: Arc<StreamState>,
+    retire_at: Option<Instant>,
     accepted: u64,
 }
 
@@ -193,8 +203,8 @@ enum End {
     Client,
     /// The client sent what cannot be read.
     Unreadable(Status),
-    /// The server is shutting down.
-    Drain,
+    /// The server does not want to read on.
+    Server(Farewell),
 }
 
 impl Reader {
@@ -214,26 +224,31 @@ impl Reader {
                 }
                 self.finish(unreadable_request(status)).await;
             }
-            End::Drain => {
+            End::Server(why) => {
                 self.read_what_has_arrived().await;
-                self.finish(self.drained()).await;
+                tracing::debug!(%camera, accepted = self.accepted, ?why, "ending the stream");
+                if why == Farewell::Aged {
+                    self.shared.metrics.streams_aged.increment(1);
+                }
+                self.finish(why.status(self.accepted)).await;
             }
         }
     }
 
     async fn read(&mut self) -> End {
-        let drain = self.shared.drain.clone();
+        let farewell = farewell(self.shared.drain.clone(), self.retire_at);
+        tokio::pin!(farewell);
         loop {
             // The answer's place first, then the frame.
             let place = tokio::select! {
                 place = self.replies.clone().reserve_owned() => place,
-                () = drain.cancelled() => return End::Drain,
+                why = &mut farewell => return End::Server(why),
             };
             // No receiver: the client has left.
             let Ok(place) = place else { return End::Client };
             let message = tokio::select! {
                 message = self.inbound.message() => message,
-                () = drain.cancelled() => return End::Drain,
+                why = &mut farewell => return End::Server(why),
             };
             match message {
                 Ok(Some(request)) => self.accept(request, place),
@@ -249,8 +264,8 @@ impl Reader {
         self.shared.admit(self.key, frame);
     }
 
-    /// At shutdown: accepts the frames that are already here, for a moment and not beyond the room
-    /// for their answers.
+    /// When the server ends the stream: accepts the frames that are already here, for a moment and not
+    /// beyond the room for their answers.
     async fn read_what_has_arrived(&mut self) {
         let reading = async {
             while let Ok(place) = self.replies.clone().try_reserve_owned() {
@@ -264,17 +279,6 @@ impl Reader {
         let _ = tokio::time::timeout(DRAIN_READ, reading).await;
     }
 
-    fn drained(&self) -> Status {
-        let mut status = Status::unavailable(format!(
-            "this server is shutting down; it has accepted and answered {} frames of this stream",
-            self.accepted
-        ));
-        if let Ok(accepted) = self.accepted.to_string().parse() {
-            status.metadata_mut().insert(ACCEPTED_FRAMES_KEY, accepted);
-        }
-        status
-    }
-
     /// Ends the stream with a status, after the answers to all accepted frames: all places of the
     /// queue are free only once those have been handed over.
     async fn finish(&self, status: Status) {
@@ -283,6 +287,20 @@ impl Reader {
         {
             place.send(Err(status));
         }
+    }
+}
+
+/// Waits until the server wants to end a stream, and says why.
+async fn farewell(drain: CancellationToken, retire_at: Option<Instant>) -> Farewell {
+    let aged = async {
+        match retire_at {
+            Some(at) => tokio::time::sleep_until(at.into()).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = drain.cancelled() => Farewell::Draining,
+        () = aged => Farewell::Aged,
     }
 }
 

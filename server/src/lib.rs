@@ -9,6 +9,7 @@ pub mod admit;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod connection;
 pub mod decode;
 pub mod error;
 pub mod frame;

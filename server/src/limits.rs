@@ -2,6 +2,16 @@
 
 use std::time::Duration;
 
+/// Threads for sockets on small machines. They move bytes and never compute; a second one keeps the first
+/// one's hiccups (a page fault, a scrape) from holding up every camera.
+pub const MIN_IO_THREADS: usize = 2;
+
+/// Cores per thread for sockets on larger machines: with more workers there is more to move.
+pub const CORES_PER_IO_THREAD: usize = 8;
+
+/// Most threads for sockets that may be set; far more than any network card needs.
+pub const MAX_IO_THREADS: usize = 256;
+
 /// Answers that may wait for one client to read them. A frame is read off the wire only once its
 /// answer's place is reserved, so this bounds both directions: it must exceed what one camera can
 /// have in hand (one waiting frame and one per worker), the rest lets a client read in bursts.
@@ -39,17 +49,45 @@ pub const TENSOR_SETS: usize = 8;
 /// Candidates that enter non-maximum suppression, strongest first; it is quadratic.
 pub const NMS_MAX_CANDIDATES: usize = 4096;
 
-/// HTTP/2 receive window of a stream, in bytes: a megabyte in flight per camera, so that a round
-/// trip does not cap the rate of large frames (RFC 9113, section 5.2).
+/// HTTP/2 receive window of a stream unless set, in bytes: a megabyte in flight per camera, so that a
+/// round trip does not cap the rate of large frames (RFC 9113, section 5.2).
 pub const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 
-/// Most streams that one connection may have open, cameras behind one gateway, health checks and
-/// calls together. Advertised to clients (RFC 9113, section 5.1.2).
+/// Most streams that one connection may have open unless set: cameras behind one gateway, health checks
+/// and calls together. Advertised to clients (RFC 9113, section 5.1.2).
 pub const STREAMS_PER_CONNECTION: u32 = 1024;
 
-/// HTTP/2 receive window of a connection, in bytes: room for every stream's own window, so that one
-/// stream that is not read from never holds up its neighbours on the same connection.
-pub const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * STREAMS_PER_CONNECTION;
+/// Smallest HTTP/2 receive window taken, in bytes: a connection's begins with this many and can only
+/// grow (RFC 9113, section 6.9.2), and a stream's that is smaller stops in the middle of every picture.
+pub const MIN_WINDOW_BYTES: u32 = 65_535;
+
+/// Largest HTTP/2 receive window, in bytes (RFC 9113, section 6.9.1).
+pub const MAX_WINDOW_BYTES: u32 = (1 << 31) - 1;
+
+/// HTTP/2 receive window of a connection unless set, in bytes: room for every stream's own window, so
+/// that one stream that is not read from never holds up its neighbours on the same connection.
+#[must_use]
+pub const fn connection_window_bytes(stream_window_bytes: u32, max_streams: u32) -> u32 {
+    match stream_window_bytes.saturating_mul(max_streams) {
+        ..MIN_WINDOW_BYTES => MIN_WINDOW_BYTES,
+        MAX_WINDOW_BYTES.. => MAX_WINDOW_BYTES,
+        all => all,
+    }
+}
+
+/// Largest HTTP/2 frame taken unless set, in bytes: a camera's picture arrives in one or two pieces
+/// instead of five or more, and each piece costs a header and a wake-up. Not more, because a frame is
+/// buffered whole before its stream sees it, and on a shared connection nothing overtakes it.
+pub const FRAME_BYTES: u32 = 64 * 1024;
+
+/// Smallest value of `SETTINGS_MAX_FRAME_SIZE`, in bytes (RFC 9113, section 6.5.2).
+pub const MIN_FRAME_BYTES: u32 = 1 << 14;
+
+/// Largest value of `SETTINGS_MAX_FRAME_SIZE`, in bytes (RFC 9113, section 6.5.2).
+pub const MAX_FRAME_BYTES: u32 = (1 << 24) - 1;
+
+/// Most streams per connection that may be set: as many as there can be cameras.
+pub const MAX_STREAMS_PER_CONNECTION: u32 = 100_000;
 
 /// Silence after which the kernel probes a connection; for peers that vanish before HTTP/2 is spoken.
 pub const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
@@ -58,11 +96,36 @@ pub const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 /// once would take a core and help nobody.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Pause after which a silent connection is probed (HTTP/2 PING), and how long the answer may take.
-/// A peer that vanished without a FIN is let go after the sum.
+/// Pause after which a silent connection is probed (HTTP/2 PING) unless set, and how long the answer
+/// may take. A peer that vanished without a FIN is let go after the sum. Ten seconds are also below the
+/// idle limits of load balancers and NATs, which begin at about a minute.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// See [`KEEPALIVE_INTERVAL`].
 pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest pause and longest time for the answer that may be set, in seconds: an hour. Whoever wants
+/// fewer probes wants none.
+pub const MAX_KEEPALIVE_SECONDS: u64 = 3600;
+
+/// Age at which a connection takes no new streams, unless set. Zero: never. A forced reconnect costs
+/// every camera a gap, and only fleets behind a load balancer gain from it.
+pub const CONNECTION_AGE: Duration = Duration::ZERO;
+
+/// Largest age that may be set, in seconds: a year. With the largest jitter it still fits tokio's timers,
+/// which reach 2.2 years.
+pub const MAX_CONNECTION_AGE_SECONDS: u64 = 365 * 24 * 3600;
+
+/// Part of the age over which the ends of streams are spread, unless set: the same 10 % by which the
+/// gRPC libraries spread theirs (gRFC A9).
+pub const CONNECTION_AGE_JITTER: f64 = 0.1;
+
+/// Time for the last answers on an aged connection to be read before it is cut, unless set: ten times
+/// the budget that frames have by default.
+pub const CONNECTION_GRACE: Duration = Duration::from_secs(10);
+
+/// Time for which a connection that the server has closed is still read, and what arrives dropped:
+/// several round trips to a far camera. A socket that is closed over unread data is reset, and what its
+/// peer has not read by then is lost (RFC 1122, section 4.2.2.13).
+pub const CLOSE_LINGER: Duration = Duration::from_millis(500);
 
 /// Time at shutdown to take in frames that have already arrived on a stream.
 pub const DRAIN_READ: Duration = Duration::from_millis(100);

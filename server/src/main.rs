@@ -19,10 +19,6 @@ use vedette_server::{
     telemetry,
 };
 
-/// Threads for sockets. They move bytes and never compute; a second one keeps the first one's
-/// hiccups (a page fault, a scrape) from holding up every camera.
-const IO_THREADS: usize = 2;
-
 /// How long abandoned tasks may take to end.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(100);
 
@@ -52,15 +48,15 @@ fn run() -> Result<(), ServeError> {
         Command::Serve(settings) => settings.check()?,
     };
     telemetry::init_logs(&config.log).map_err(ConfigError)?;
-    let runtime = io_runtime()?;
+    let runtime = io_runtime(config.net.io_threads)?;
     let result = runtime.block_on(serve_until_signal(config));
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
     result
 }
 
-fn io_runtime() -> Result<Runtime, ServeError> {
+fn io_runtime(threads: usize) -> Result<Runtime, ServeError> {
     Builder::new_multi_thread()
-        .worker_threads(IO_THREADS)
+        .worker_threads(threads)
         .thread_name("io")
         .enable_all()
         .build()

@@ -2,16 +2,9 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinHandle,
-};
-use tokio_stream::StreamExt;
+use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
-use tonic::{
-    server::NamedService,
-    transport::{Server, server::TcpIncoming},
-};
+use tonic::{server::NamedService, transport::Server};
 use tonic_health::server::HealthReporter;
 use vedette_proto::{
     FILE_DESCRIPTOR_SET, camera_ai::object_detection_server::ObjectDetectionServer,
@@ -20,13 +13,12 @@ use vedette_proto::{
 use crate::{
     admin,
     admit::Admission,
-    config::Config,
+    config::{Config, ConnectionConfig},
+    connection,
     error::ServeError,
     ingress::Ingress,
     limits::{
-        ACCEPT_PAUSE, CONNECTION_WINDOW_BYTES, DRAIN_LINGER, GRACE_RESERVE, KEEPALIVE_INTERVAL,
-        KEEPALIVE_TIMEOUT, METRICS_UPKEEP, OVERSIZE_FACTOR, REQUEST_OVERHEAD_BYTES,
-        STREAM_WINDOW_BYTES, STREAMS_PER_CONNECTION, TCP_KEEPALIVE,
+        DRAIN_LINGER, GRACE_RESERVE, METRICS_UPKEEP, OVERSIZE_FACTOR, REQUEST_OVERHEAD_BYTES,
     },
     pipeline::Pipeline,
     telemetry::metrics::Metrics,
@@ -83,6 +75,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
     let max_message = config.frames.limits.max_bytes * OVERSIZE_FACTOR + REQUEST_OVERHEAD_BYTES;
     let grace = config.net.grace;
     let workers = config.frames.workers;
+    let connections = config.net.connections;
     let reflection = config.net.reflection.then(reflection_service);
     let ingress = Ingress::new(
         Arc::clone(&admission),
@@ -93,19 +86,11 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
     );
     let serving = {
         let close = close.clone();
-        let router = Server::builder()
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-            .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        let router = http2(&connections)
             .add_service(Service::new(ingress).max_decoding_message_size(max_message))
             .add_service(health_service)
             .add_optional_service(reflection);
-        let incoming = TcpIncoming::from(listener)
-            .with_nodelay(Some(true))
-            .with_keepalive(Some(TCP_KEEPALIVE))
-            .then(pause_after_failure);
+        let incoming = connection::incoming(listener, &connections, &metrics);
         tokio::spawn(async move {
             router.serve_with_incoming_shutdown(incoming, close.cancelled_owned()).await
         })
@@ -199,13 +184,21 @@ impl Running {
     }
 }
 
-/// Lets the accept loop breathe when it cannot accept, and says so.
-async fn pause_after_failure(accepted: std::io::Result<TcpStream>) -> std::io::Result<TcpStream> {
-    if let Err(error) = &accepted {
-        tracing::warn!(%error, "cannot accept a connection");
-        tokio::time::sleep(ACCEPT_PAUSE).await;
+/// The HTTP/2 server. What it does not know of, [`connection::incoming`] does.
+fn http2(config: &ConnectionConfig) -> Server {
+    let server = Server::builder()
+        .initial_stream_window_size(config.stream_window_bytes)
+        .initial_connection_window_size(config.connection_window_bytes)
+        .max_frame_size(config.frame_bytes)
+        .max_concurrent_streams(config.max_streams)
+        .http2_keepalive_interval(config.keepalive)
+        .http2_keepalive_timeout(Some(config.keepalive_timeout));
+    match config.age {
+        // Tonic's grace stays unset: with it, tonic 0.14 sends no GOAWAY at the age but cuts after the
+        // grace. Ours is kept by the connection.
+        Some(limit) => server.max_connection_age(limit.age),
+        None => server,
     }
-    accepted
 }
 
 async fn bind(key: &'static str, addr: SocketAddr) -> Result<TcpListener, ServeError> {

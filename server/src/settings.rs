@@ -1,11 +1,11 @@
 //! What a user may write: one flat list of optional keys, from flags, the environment (`VEDETTE_*`) and
 //! a TOML file, in this order of precedence.
 
+mod values;
+
 use std::{
-    fmt,
     net::SocketAddr,
     path::{Path, PathBuf},
-    str::FromStr,
     thread,
 };
 
@@ -13,10 +13,17 @@ use figment::{
     Figment,
     providers::{Env, Format, Serialized, Toml},
 };
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
+
+pub use values::{BackendKind, InputShape, InputSize, LogFormat, PixelCount};
 
 use crate::{
     decode::{JpegDecode, one_line},
+    limits::{
+        CONNECTION_AGE, CONNECTION_AGE_JITTER, CONNECTION_GRACE, CORES_PER_IO_THREAD, FRAME_BYTES,
+        KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, MIN_IO_THREADS, STREAM_WINDOW_BYTES,
+        STREAMS_PER_CONNECTION, connection_window_bytes,
+    },
     postprocess::{layout::FamilyName, nms::NmsMode},
 };
 
@@ -24,129 +31,6 @@ use crate::{
 pub const ENV_PREFIX: &str = "VEDETTE_";
 /// The key that names the TOML file; only a flag or the environment can.
 pub const CONFIG_KEY: &str = "config";
-
-/// Width and height in pixels, written `416` (square) or `416x256`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "named")]
-pub struct InputSize {
-    pub width: u32,
-    pub height: u32,
-}
-
-impl FromStr for InputSize {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number = |part: &str| part.trim().parse::<u32>().ok().filter(|&n| n > 0);
-        let size = match text.split_once(['x', 'X']) {
-            Some((width, height)) => number(width).zip(number(height)),
-            None => number(text).map(|side| (side, side)),
-        };
-        let (width, height) =
-            size.ok_or_else(|| format!("{text:?} is not a size; write 416 or 416x256"))?;
-        Ok(Self { width, height })
-    }
-}
-
-impl fmt::Display for InputSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x{}", self.width, self.height)
-    }
-}
-
-/// A number of pixels, written `2073600` or `1920x1080`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PixelCount(pub u64);
-
-impl FromStr for PixelCount {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let count = match text.split_once(['x', 'X']) {
-            Some((w, h)) => w
-                .trim()
-                .parse::<u64>()
-                .ok()
-                .zip(h.trim().parse::<u64>().ok())
-                .and_then(|(w, h)| w.checked_mul(h)),
-            None => text.trim().parse().ok(),
-        };
-        count.map(Self).ok_or_else(|| {
-            format!("{text:?} is not a number of pixels; write 2073600 or 1920x1080")
-        })
-    }
-}
-
-/// Numbers and text both parse: TOML and the environment hand over `416` as a number.
-fn from_number_or_text<'de, D: Deserializer<'de>, T: FromStr<Err = String>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum NumberOrText {
-        Number(u64),
-        Text(String),
-    }
-    let text = match NumberOrText::deserialize(deserializer)? {
-        NumberOrText::Number(number) => number.to_string(),
-        NumberOrText::Text(text) => text,
-    };
-    text.parse().map_err(de::Error::custom)
-}
-
-impl Serialize for InputSize {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for InputSize {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        from_number_or_text(deserializer)
-    }
-}
-
-impl Serialize for PixelCount {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for PixelCount {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        from_number_or_text(deserializer)
-    }
-}
-
-/// What stands in for the network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum BackendKind {
-    /// The model file, by ONNX Runtime.
-    Onnx,
-    /// No network and no decoding: keeps a worker's CPU busy for spin-ms per frame.
-    Spin,
-}
-
-/// Whether the network always gets the whole input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum InputShape {
-    /// Each picture gets the smallest rectangle within input-size that holds it.
-    Adaptive,
-    /// Every picture is padded to the whole of input-size.
-    Fixed,
-}
-
-/// How log lines are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
 
 /// Everything a user may set: the flags, and with `_` for `-` the keys of the TOML file and, in upper
 /// case behind `VEDETTE_`, of the environment.
@@ -180,6 +64,70 @@ pub struct Settings {
     #[arg(long, value_name = "SECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace_seconds: Option<u64>,
+
+    /// Threads for sockets, which only move bytes
+    /// [default: 2, beyond 16 cores an eighth of the cores this process may use]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io_threads: Option<usize>,
+
+    /// Bytes that a camera may have under way on its stream before the server has read them (HTTP/2
+    /// stream window) [default: 1048576]
+    #[arg(long, value_name = "BYTES", help_heading = "Connections (docs/connections.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub h2_stream_window_bytes: Option<u32>,
+
+    /// The same for all streams of a connection together (HTTP/2 connection window)
+    /// [default: h2-stream-window-bytes x h2-max-streams]
+    #[arg(long, value_name = "BYTES", help_heading = "Connections (docs/connections.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub h2_connection_window_bytes: Option<u32>,
+
+    /// Largest HTTP/2 frame taken, in bytes; a picture comes in so many pieces [default: 65536]
+    #[arg(long, value_name = "BYTES", help_heading = "Connections (docs/connections.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub h2_frame_bytes: Option<u32>,
+
+    /// Streams and calls that one connection may have open [default: 1024]
+    #[arg(long, value_name = "N", help_heading = "Connections (docs/connections.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub h2_max_streams: Option<u32>,
+
+    /// Seconds of silence after which a connection's peer is probed (HTTP/2 PING); 0 = never
+    /// [default: 10]
+    #[arg(long, value_name = "SECONDS", help_heading = "Connections (docs/connections.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keepalive_seconds: Option<u64>,
+
+    /// Seconds that the answer to a probe may take before the connection is closed [default: 5]
+    #[arg(long, value_name = "SECONDS", help_heading = "Connections (docs/connections.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keepalive_timeout_seconds: Option<u64>,
+
+    /// Send each answer at once instead of waiting for more to fill a packet (TCP_NODELAY)
+    /// [default: true]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true",
+          help_heading = "Connections (docs/connections.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_nodelay: Option<bool>,
+
+    /// Seconds after which a connection takes no new streams and its streams are ended in order, for
+    /// cameras to spread over servers that were added; 0 = never [default: 0]
+    #[arg(long, value_name = "SECONDS", help_heading = "Connections (docs/connections.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_connection_age_seconds: Option<u64>,
+
+    /// Streams end at the age x (1 to 1 + this), 0 to 1, so that cameras that came together do not all
+    /// return together [default: 0.1]
+    #[arg(long, value_name = "RATIO", help_heading = "Connections (docs/connections.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection_age_jitter: Option<f64>,
+
+    /// Seconds that the last answers on a connection may take to be read after that before it is cut
+    /// [default: 10]
+    #[arg(long, value_name = "SECONDS", help_heading = "Connections (docs/connections.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection_grace_seconds: Option<u64>,
 
     /// The network: a model file, or a busy loop that measures everything around it [default: onnx]
     #[arg(long, value_name = "KIND", help_heading = "Model")]
@@ -377,13 +325,35 @@ impl Settings {
     /// Fills in the defaults.
     #[must_use]
     pub fn with_defaults(self) -> Self {
+        // Not the machine's cores: std looks at the affinity mask and the cgroup's CPU quota. Workers
+        // beyond those are throttled together, in the middle of frames.
         let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let stream_window = self.h2_stream_window_bytes.unwrap_or(STREAM_WINDOW_BYTES);
+        let max_streams = self.h2_max_streams.unwrap_or(STREAMS_PER_CONNECTION);
+        let connection_window = connection_window_bytes(stream_window, max_streams);
         Self {
             addr: self.addr.or(Some(SocketAddr::from(([0, 0, 0, 0], 50051)))),
             admin_addr: self.admin_addr.or(Some(SocketAddr::from(([127, 0, 0, 1], 9464)))),
             max_cameras: self.max_cameras.or(Some(256)),
             reflection: self.reflection.or(Some(false)),
             grace_seconds: self.grace_seconds.or(Some(10)),
+            io_threads: self.io_threads.or(Some(default_io_threads(cores))),
+            h2_stream_window_bytes: Some(stream_window),
+            h2_connection_window_bytes: self.h2_connection_window_bytes.or(Some(connection_window)),
+            h2_frame_bytes: self.h2_frame_bytes.or(Some(FRAME_BYTES)),
+            h2_max_streams: Some(max_streams),
+            keepalive_seconds: self.keepalive_seconds.or(Some(KEEPALIVE_INTERVAL.as_secs())),
+            keepalive_timeout_seconds: self
+                .keepalive_timeout_seconds
+                .or(Some(KEEPALIVE_TIMEOUT.as_secs())),
+            tcp_nodelay: self.tcp_nodelay.or(Some(true)),
+            max_connection_age_seconds: self
+                .max_connection_age_seconds
+                .or(Some(CONNECTION_AGE.as_secs())),
+            connection_age_jitter: self.connection_age_jitter.or(Some(CONNECTION_AGE_JITTER)),
+            connection_grace_seconds: self
+                .connection_grace_seconds
+                .or(Some(CONNECTION_GRACE.as_secs())),
             backend: self.backend.or(Some(BackendKind::Onnx)),
             model: self.model.or(Some(DEFAULT_MODEL.into())),
             labels: self.labels,
@@ -414,6 +384,11 @@ impl Settings {
     pub fn to_toml(&self) -> Result<String, ConfigError> {
         toml::to_string(self).map_err(|error| ConfigError(error.to_string()))
     }
+}
+
+/// Threads for sockets on so many cores.
+fn default_io_threads(cores: usize) -> usize {
+    (cores / CORES_PER_IO_THREAD).max(MIN_IO_THREADS)
 }
 
 #[cfg(test)]
@@ -472,13 +447,28 @@ mod tests {
     }
 
     #[test]
-    fn sizes() {
-        assert_eq!("416x256".parse(), Ok(InputSize { width: 416, height: 256 }));
-        assert_eq!("320".parse(), Ok(InputSize { width: 320, height: 320 }));
-        for bad in ["", "0", "x", "416x", "416x0", "-1", "1.5"] {
-            assert!(bad.parse::<InputSize>().is_err(), "{bad}");
+    fn threads_for_sockets_grow_with_the_cores() {
+        for (cores, threads) in [(1, 2), (2, 2), (16, 2), (23, 2), (24, 3), (64, 8), (128, 16)] {
+            assert_eq!(default_io_threads(cores), threads, "{cores} cores");
         }
-        assert_eq!("1920x1080".parse(), Ok(PixelCount(2_073_600)));
-        assert!("99999999999x99999999999".parse::<PixelCount>().is_err());
+    }
+
+    #[test]
+    fn the_connection_window_follows_the_streams_unless_set() {
+        let window = |stream, streams, connection| {
+            Settings {
+                h2_stream_window_bytes: stream,
+                h2_max_streams: streams,
+                h2_connection_window_bytes: connection,
+                ..Settings::default()
+            }
+            .with_defaults()
+            .h2_connection_window_bytes
+        };
+        assert_eq!(window(None, None, None), Some(1 << 30));
+        assert_eq!(window(Some(1 << 17), None, None), Some(1 << 27));
+        assert_eq!(window(Some(1 << 17), Some(10), None), Some(10 << 17));
+        assert_eq!(window(Some(1 << 17), Some(10), Some(1 << 20)), Some(1 << 20));
+        assert_eq!(window(Some(1 << 30), Some(1 << 16), None), Some((1 << 31) - 1));
     }
 }

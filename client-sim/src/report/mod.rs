@@ -13,7 +13,7 @@ use crate::{
     connect::ServerFigures,
     error::SimError,
     record::CameraResult,
-    schedule::Schedule,
+    schedule::{Phases, Schedule},
     source::PictureSet,
     stats::{Distribution, Figures, StageMeans, StageSums, Tally},
     verdict::{Limits, Verdict, judge, stream_ends},
@@ -56,8 +56,13 @@ pub struct Report {
     pub fps: f64,
     /// Length of the measured part.
     pub seconds: f64,
-    /// How start times are laid out over a period: `spread` = evenly.
+    /// How the cameras' start times lie to each other: `spread` = evenly over a period, `aligned` =
+    /// all at the same instant, `ramp` = group after group.
     pub phases: &'static str,
+    /// Cameras that start together on a ramp; `null` otherwise.
+    pub ramp_cameras: Option<u32>,
+    /// Time from one group of a ramp to the next; `null` otherwise.
+    pub ramp_every_ms: Option<f64>,
     /// What was sent.
     pub pictures: PictureFigures,
     /// Budget sent with each frame; 0 = the server's default.
@@ -155,6 +160,11 @@ impl Report {
         let verdict = judge(&cameras, limits, stopped);
         let sums = Sums::of(&cameras);
         let lateness = sums.lateness.figures();
+        let (phases, ramp_cameras, ramp_every_ms) = match config.phases {
+            Phases::Even => ("spread", None, None),
+            Phases::Aligned => ("aligned", None, None),
+            Phases::Ramp { cameras, every } => ("ramp", Some(cameras), Some(millis(every))),
+        };
         Self {
             schema_version: SCHEMA_VERSION,
             client_version: env!("CARGO_PKG_VERSION"),
@@ -163,7 +173,9 @@ impl Report {
             cameras: schedule.cameras(),
             fps: config.fps,
             seconds: config.measured.as_secs_f64(),
-            phases: "spread",
+            phases,
+            ramp_cameras,
+            ramp_every_ms,
             pictures: PictureFigures::new(config, pictures),
             budget_ms: config.budget_ms,
             tally: sums.measured,

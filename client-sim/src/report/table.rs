@@ -41,7 +41,13 @@ fn head(text: &mut String, report: &Report) -> fmt::Result {
     if report.warmup.seconds > 0.0 {
         write!(text, " after {} s of warm-up", report.warmup.seconds)?;
     }
-    writeln!(text, ", start times spread over {:.1} ms", 1e3 / report.fps)?;
+    match (report.phases, report.ramp_cameras, report.ramp_every_ms) {
+        (_, Some(cameras), Some(ms)) => {
+            writeln!(text, ", starting {cameras} at a time, {ms} ms apart")?;
+        }
+        ("aligned", ..) => writeln!(text, ", all at the same instant")?,
+        _ => writeln!(text, ", start times spread over {:.1} ms", 1e3 / report.fps)?,
+    }
     let pictures = &report.pictures;
     match &pictures.size {
         Some(size) => write!(text, "pictures  {} drawn, {size}", pictures.count)?,

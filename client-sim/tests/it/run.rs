@@ -7,6 +7,7 @@ use client_sim::{
     config::{RunConfig, Size},
     report::Report,
     run,
+    schedule::Phases,
 };
 use vedette_proto::camera_ai::Outcome;
 
@@ -19,6 +20,7 @@ fn config(addr: SocketAddr) -> RunConfig {
         addr: addr.to_string().parse().unwrap(),
         cameras: 4,
         fps: 25.0,
+        phases: Phases::Even,
         measured: Duration::from_secs(1),
         warmup: Duration::ZERO,
         drain: Duration::from_secs(20),
@@ -66,6 +68,26 @@ async fn a_good_server_passes() {
     assert!((report.stages_mean_us.unwrap().inference - 2000.0).abs() < 1e-9);
     assert!(report.figures.p99_ms.unwrap() <= report.figures.max_ms.unwrap());
     assert!(report.send_lateness_ms.max.is_some());
+}
+
+#[tokio::test]
+async fn every_start_of_a_fleet_sends_all_frames_and_is_told_in_the_report() {
+    // The last camera starts when the first has sent for five periods.
+    let ramp = Phases::Ramp { cameras: 2, every: Duration::from_millis(200) };
+    for (phases, name, words) in [
+        (Phases::Even, "spread", "start times spread over 40.0 ms"),
+        (Phases::Aligned, "aligned", "all at the same instant"),
+        (ramp, "ramp", "starting 2 at a time, 200 ms apart"),
+    ] {
+        let report = run_against(&fake(|_, _| OK), |config| config.phases = phases).await;
+        assert!(report.passed(), "{:?}", report.verdict.reasons);
+        assert_eq!((report.tally.sent, report.tally.ok), (100, 100));
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["phases"], name);
+        assert_eq!(json["ramp_cameras"].as_u64(), (name == "ramp").then_some(2));
+        assert_eq!(json["ramp_every_ms"].as_f64(), (name == "ramp").then_some(200.0));
+        assert!(report.table().contains(words), "{}", report.table());
+    }
 }
 
 #[tokio::test]

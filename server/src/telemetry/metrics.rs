@@ -20,6 +20,8 @@ const FRAME_SECONDS: &str = "vedette_frame_seconds";
 const CAPTURE_AGE_SECONDS: &str = "vedette_capture_age_seconds";
 const STREAMS: &str = "vedette_streams";
 const STREAMS_OPENED: &str = "vedette_streams_opened_total";
+const STREAMS_AGED: &str = "vedette_streams_aged_total";
+const CONNECTIONS_CUT: &str = "vedette_connections_cut_total";
 const STREAMS_REFUSED: &str = "vedette_streams_refused_total";
 const DECODE_BYTES: &str = "vedette_decode_bytes_total";
 const DAMAGED_FRAMES: &str = "vedette_damaged_frames_total";
@@ -96,6 +98,8 @@ pub struct Metrics {
     pub capture_age_seconds: Histogram,
     pub streams: Gauge,
     pub streams_opened: Counter,
+    pub streams_aged: Counter,
+    pub connections_cut: Counter,
     pub decode_bytes: Counter,
     pub damaged_frames: Counter,
     pub detections: Counter,
@@ -173,6 +177,16 @@ impl Metrics {
             ),
             streams: to.gauge(STREAMS, "Streams and calls served now", &[]),
             streams_opened: to.counter(STREAMS_OPENED, "Streams accepted since start", &[]),
+            streams_aged: to.counter(
+                STREAMS_AGED,
+                "Streams ended in order because their connection had reached its age",
+                &[],
+            ),
+            connections_cut: to.counter(
+                CONNECTIONS_CUT,
+                "Connections cut because their peer had not left within the grace time after their age",
+                &[],
+            ),
             decode_bytes: to.counter(DECODE_BYTES, "Bytes of frames given to the decoder", &[]),
             damaged_frames: to.counter(
                 DAMAGED_FRAMES,

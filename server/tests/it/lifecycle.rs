@@ -140,6 +140,33 @@ fn environment_wins_over_the_file_and_flags_over_both() {
     }
 }
 
+/// In a container with a share of a machine, workers for all its cores would only throttle each other.
+#[test]
+fn threads_follow_the_cores_that_the_process_may_use() {
+    let output = Command::new("taskset")
+        .args(["-c", &first_allowed_cpu(), env!("CARGO_BIN_EXE_vedette-server"), "--print-config"])
+        .env_remove("VEDETTE_CONFIG")
+        .env_remove("VEDETTE_WORKERS")
+        .env_remove("VEDETTE_IO_THREADS")
+        .output();
+    let Ok(output) = output else {
+        println!("skipped: no taskset here (util-linux)");
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    for line in ["workers = 1", "io_threads = 2"] {
+        assert!(text.lines().any(|l| l == line), "{line} in {text}");
+    }
+}
+
+/// A CPU that this process may run on; not always number 0.
+fn first_allowed_cpu() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let first = list.expect("Linux").trim().split([',', '-']).next().unwrap_or_default();
+    first.to_owned()
+}
+
 fn model_error(model: &Path) -> (i32, String) {
     let runtime = fetched("onnxruntime/libonnxruntime.so");
     let [addr, admin] = [free_addr(), free_addr()].map(|addr| addr.to_string());

@@ -3,8 +3,10 @@
 mod bare_contract;
 mod cases;
 mod common;
+mod connections;
 mod jpeg_decode;
 mod lifecycle;
 mod raw_frames;
+mod scheduling;
 mod streams;
 mod yolox_reference;
