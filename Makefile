@@ -45,9 +45,12 @@ accuracy: ## mAP of the server beside the reference: make accuracy IMAGES=folder
 
 bench: bench-build ## All benches (an hour) and benches/RESULTS.md; one of them: make bench-ceiling
 	@failed=0; for name in $(BENCHES); do \
-	    echo "== $$name"; \
-	    ./target/release/vedette-bench $$name $(BENCH_ARGS) || { [ $$? = 1 ] && failed=1; } || exit 2; \
-	done; ./target/release/vedette-bench results && exit $$failed
+	    echo "== $$name"; code=0; \
+	    ./target/release/vedette-bench $$name $(BENCH_ARGS) || code=$$?; \
+	    case $$code in 0) ;; 1) failed=1 ;; *) exit $$code ;; esac; \
+	done; \
+	$(if $(findstring --quick,$(BENCH_ARGS)),,./target/release/vedette-bench results;) \
+	exit $$failed
 
 $(BENCHES:%=bench-%): bench-%: bench-build
 	./target/release/vedette-bench $* $(BENCH_ARGS)

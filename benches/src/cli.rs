@@ -65,7 +65,7 @@ pub struct CommonArgs {
     /// Write the result as JSON to this file too
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Keep results and the server's logs in this folder
+    /// Keep results and the server's logs in this folder; smoke runs in its subfolder quick
     #[arg(long, default_value = "target/bench", value_name = "DIR")]
     pub out_dir: PathBuf,
     /// The server [default: vedette-server beside this program]

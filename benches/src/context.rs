@@ -164,10 +164,13 @@ impl Context {
         program(self.args.client_bin.as_deref(), "client-sim", "--client-bin")
     }
 
-    /// A file of this run beside its result.
+    /// A file of this run beside its result. Those of smoke runs lie apart, so that they replace no
+    /// measurement.
     #[must_use]
     pub fn file(&self, suffix: &str) -> PathBuf {
-        self.args.out_dir.join(format!("{}{suffix}", self.bench))
+        let folder = &self.args.out_dir;
+        let folder = if self.quick() { folder.join("quick") } else { folder.clone() };
+        folder.join(format!("{}{suffix}", self.bench))
     }
 
     /// Dates the findings and stores them.

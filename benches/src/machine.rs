@@ -21,7 +21,7 @@ pub struct Facts {
     pub vedette: String,
     /// Compiler.
     pub rustc: String,
-    /// File name of ONNX Runtime's library, links followed.
+    /// Version of ONNX Runtime's library.
     pub onnxruntime: String,
 }
 
@@ -31,8 +31,7 @@ impl Facts {
     pub fn read(runtime_lib: &Path) -> Self {
         let unknown = || "unknown".to_owned();
         let file = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let lib = fs::canonicalize(runtime_lib).ok();
-        let lib = lib.as_deref().and_then(Path::file_name);
+        let lib = fs::read(runtime_lib).unwrap_or_default();
         Self {
             cpu: cpu_model(&file("/proc/cpuinfo")).unwrap_or_else(unknown),
             cores: cores(),
@@ -40,7 +39,7 @@ impl Facts {
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             vedette: env!("CARGO_PKG_VERSION").to_owned(),
             rustc: env!("BENCH_RUSTC").to_owned(),
-            onnxruntime: lib.map_or_else(unknown, |name| name.to_string_lossy().into_owned()),
+            onnxruntime: onnxruntime_version(&lib).unwrap_or_else(unknown),
         }
     }
 }
@@ -57,6 +56,16 @@ fn cpu_model(cpuinfo: &str) -> Option<String> {
         let (key, value) = line.split_once(':')?;
         (key.trim() == "model name").then(|| value.trim().to_owned())
     })
+}
+
+/// ONNX Runtime's version out of its library: the linker's version node `VERS_1.2.3`, under which its
+/// one exported function stands.
+fn onnxruntime_version(library: &[u8]) -> Option<String> {
+    const NODE: &[u8] = b"VERS_";
+    let at = library.windows(NODE.len()).position(|window| window == NODE)?;
+    let rest = &library[at + NODE.len()..];
+    let end = rest.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b'.'))?;
+    String::from_utf8(rest[..end].to_vec()).ok().filter(|version| !version.is_empty())
 }
 
 /// A line such as `VmRSS:   1234 kB`.
@@ -152,6 +161,14 @@ mod tests {
         let memory = Memory { resident_mib: 1.5, peak_mib: 2.0 };
         assert_eq!(parse_memory(status), Some(memory));
         assert_eq!(parse_memory("Name:\tzombie\n"), None);
+    }
+
+    #[test]
+    fn the_library_names_its_version() {
+        let version = |bytes: &[u8]| onnxruntime_version(bytes);
+        assert_eq!(version(b"\x7fELF..VERS_1.32.0\0rest").as_deref(), Some("1.32.0"));
+        assert_eq!(version(b"\x7fELF"), None);
+        assert_eq!(version(b"VERS_\0"), None);
     }
 
     #[test]

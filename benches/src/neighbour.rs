@@ -117,6 +117,11 @@ fn camera_table(trials: &Trials) -> Table {
             answered.join(", ").into(),
         ]);
     }
+    let ratio = |share: f64| {
+        let of = |run: &OpenResult| stats::percentile(&run.ok_ms(), share).unwrap_or(f64::NAN);
+        Cell::trials(trials.beside.iter().zip(&trials.alone).map(|(b, a)| of(b) / of(a)), 2)
+    };
+    table.rows.push(vec!["beside / alone".into(), ratio(0.5), ratio(0.99), ratio(1.0), "".into()]);
     table
 }
 

@@ -175,6 +175,6 @@ fn a_smoke_run_of_the_program() {
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{failed}");
     assert!(said.contains("spin"), "{said}");
-    let stored = std::fs::read_to_string(folder.path().join("idle.json")).expect("stored");
+    let stored = std::fs::read_to_string(folder.path().join("quick/idle.json")).expect("stored");
     assert!(stored.contains("\"bench\": \"idle\""), "{stored}");
 }
