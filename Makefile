@@ -9,7 +9,7 @@ export PATH := $(PATH):$(CURDIR)/models/cache/bin
 .PHONY: help setup setup-test demo test fmt lint unit accuracy bench bench-build picture clean
 
 # In the order of the results page; BENCH_ARGS="--trials 5" goes to each.
-BENCHES := ceiling stages server neighbour overload idle rtt
+BENCHES := ceiling stages boxes server neighbour overload idle rtt
 .PHONY: $(BENCHES:%=bench-%)
 
 help: ## Show the targets

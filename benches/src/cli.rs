@@ -29,6 +29,8 @@ pub enum Job {
     Ceiling(CommonArgs),
     /// Decode, preprocess, infer, postprocess, one by one, beside the code one writes first
     Stages(CommonArgs),
+    /// Whether inputs that fit and JPEGs decoded at scale find what the square and every pixel find
+    Boxes(CommonArgs),
     /// The whole server against L: frames per second, most cameras in time, memory
     Server(ServerArgs),
     /// One camera beside a client that pushes as fast as it can

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use client_sim::source::PictureSet;
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     error::{BenchError, io_error},
     machine::{self, Facts},
     ours::ModelFiles,
-    pictures::Source,
+    pictures::{self, Source},
     report::{Mark, Report, Table},
 };
 
@@ -28,6 +29,9 @@ const QUICK_REFERENCE_SECONDS: f64 = 0.3;
 
 /// ONNX Runtime's library where the set-up puts it.
 const DEFAULT_RUNTIME_LIB: &str = "models/cache/onnxruntime/libonnxruntime.so";
+
+/// Photographs where the set-up puts them.
+const DEFAULT_PHOTOGRAPHS: &str = "models/cache/pictures";
 
 /// What a bench gave, before it is dated and stored.
 #[derive(Debug, Default)]
@@ -125,6 +129,42 @@ impl Context {
         let (folder, quick) = (self.args.images.clone(), self.args.quick);
         apart::run("pictures", move || Source { folder: folder.as_deref(), quick }.load(size))
             .await?
+    }
+
+    /// Photographs as they are, as JPEG: the folder's, or those that the set-up fetches. Drawn scenes
+    /// hold nothing that a network knows for sure.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub async fn photographs(&self) -> Result<Vec<Bytes>, BenchError> {
+        let folder = self.photograph_folder();
+        let most = if self.args.quick { 2 } else { usize::MAX };
+        apart::run("pictures", move || pictures::photographs(&folder, most)).await?
+    }
+
+    /// The same photographs at this size (width, height in pixels).
+    ///
+    /// # Errors
+    /// As [`photographs`](Self::photographs).
+    pub async fn photographs_of(&self, size: (u32, u32)) -> Result<Vec<Bytes>, BenchError> {
+        let (folder, quick) = (self.photograph_folder(), self.args.quick);
+        let set =
+            apart::run("pictures", move || Source { folder: Some(&folder), quick }.load(size))
+                .await??;
+        Ok(set.pictures().iter().map(|picture| picture.bytes.clone()).collect())
+    }
+
+    fn photograph_folder(&self) -> PathBuf {
+        self.args.images.clone().unwrap_or_else(|| DEFAULT_PHOTOGRAPHS.into())
+    }
+
+    /// What the results page says of the photographs.
+    #[must_use]
+    pub fn describe_photographs(&self) -> &'static str {
+        match self.args.images {
+            None => "the photographs that the set-up fetches",
+            Some(_) => "a folder's photographs",
+        }
     }
 
     /// Writes pictures to a folder beside the results, for the camera simulator.

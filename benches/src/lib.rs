@@ -6,6 +6,7 @@
 //! long line between them. [`report`] and [`table`] are what comes out.
 
 pub mod apart;
+pub mod boxes;
 pub mod capacity;
 pub mod ceiling;
 pub mod child;

@@ -10,7 +10,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 use vedette_bench::{
-    ceiling,
+    boxes, ceiling,
     cli::{self, Cli, Job, Stop},
     context::Context,
     error::{BenchError, io_error},
@@ -63,6 +63,7 @@ async fn bench(job: Job) -> Result<Option<Report>, BenchError> {
     let (name, common) = match &job {
         Job::Ceiling(args) => ("ceiling", args),
         Job::Stages(args) => ("stages", args),
+        Job::Boxes(args) => ("boxes", args),
         Job::Server(args) => ("server", &args.common),
         Job::Neighbour(args) => ("neighbour", args),
         Job::Overload(args) => ("overload", args),
@@ -74,6 +75,7 @@ async fn bench(job: Job) -> Result<Option<Report>, BenchError> {
     let findings = match &job {
         Job::Ceiling(_) => ceiling::run(&ctx).await,
         Job::Stages(_) => stages::run(&ctx).await,
+        Job::Boxes(_) => boxes::run(&ctx).await,
         Job::Server(args) => server::run(&ctx, args).await,
         Job::Neighbour(_) => neighbour::run(&ctx).await,
         Job::Overload(_) => overload::run(&ctx).await,

@@ -9,7 +9,7 @@ use vedette_server::{
     infer::{network::Network, onnx::OnnxModel},
     letterbox::Letterbox,
     postprocess::{
-        DetectOptions, Postprocessor,
+        DetectOptions, Detection, Postprocessor,
         layout::{Family, OutputShape},
     },
     preprocess::{InputSpec, Preprocessor},
@@ -183,6 +183,38 @@ impl Net {
             postprocessor: &mut self.postprocessor,
         })
     }
+}
+
+/// A way through the stages: how much of a JPEG is decoded, and into which input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way {
+    /// The smallest rectangle that holds the picture, not the whole square.
+    pub fitting: bool,
+    /// How much is decoded.
+    pub jpeg: JpegDecode,
+}
+
+impl Way {
+    /// Every pixel decoded into the square, as the networks are trained and validated.
+    pub const REFERENCE: Self = Self { fitting: false, jpeg: JpegDecode::Full };
+}
+
+/// What the network sees in a picture on one way, strongest first, at the server's default score and up.
+///
+/// # Errors
+/// A picture that does not decode, a network that does not run.
+pub fn detections(net: &mut Net, way: Way, data: &Bytes) -> Result<Vec<Detection>, BenchError> {
+    let picture = picture(data);
+    let model = Arc::clone(&net.model);
+    let letterbox = |size| if way.fitting { model.letterbox(size) } else { net.square(size) };
+    let mut decoder = Decoder::new(net.limits, way.jpeg);
+    let decoded =
+        decoder.decode(&picture, |size| letterbox(size).scaled).map_err(failed("a picture"))?;
+    let letterbox = letterbox((decoded.width, decoded.height));
+    let tensor = net.tensor(letterbox.input)?;
+    Preprocessor::default().run(&decoded.pixels, &letterbox, &model.input, tensor);
+    let Output { values, shape, options, postprocessor, .. } = net.infer(letterbox)?;
+    Ok(postprocessor.run(model.family, shape, values, &letterbox, options).to_vec())
 }
 
 impl Output<'_> {

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use bytes::Bytes;
 use client_sim::{
     config::Size,
     scene,
@@ -60,6 +61,22 @@ impl Source<'_> {
             Some(_) => "photographs, cropped and scaled to each size, JPEG quality 85".to_owned(),
         }
     }
+}
+
+/// At most `most` of a folder's pictures, unscaled: JPEGs as they are, others encoded.
+///
+/// # Errors
+/// A folder without readable pictures.
+pub fn photographs(folder: &Path, most: usize) -> Result<Vec<Bytes>, BenchError> {
+    let found = read_folder(folder).map_err(failed("--images"))?;
+    let all = found.pictures.pictures().iter().take(most).map(|picture| {
+        if image::guess_format(&picture.bytes).ok() == Some(image::ImageFormat::Jpeg) {
+            return Ok(picture.bytes.clone());
+        }
+        let decoded = image::load_from_memory(&picture.bytes).map_err(failed("--images"))?;
+        Ok(encode(&picture.name, &decoded.into_rgb8(), JPEG_QUALITY)?.bytes)
+    });
+    all.collect()
 }
 
 fn whole(pictures: Vec<Picture>) -> Result<PictureSet, BenchError> {

@@ -11,8 +11,8 @@ use crate::{
 };
 
 /// The benches in the order of the page.
-pub const BENCHES: [&str; 7] =
-    ["ceiling", "stages", "server", "neighbour", "overload", "idle", "rtt"];
+pub const BENCHES: [&str; 8] =
+    ["ceiling", "stages", "boxes", "server", "neighbour", "overload", "idle", "rtt"];
 
 /// Writes the page.
 ///
