@@ -49,7 +49,7 @@ bench: bench-build ## All benches (an hour) and benches/RESULTS.md; one of them:
 	    ./target/release/vedette-bench $$name $(BENCH_ARGS) || code=$$?; \
 	    case $$code in 0) ;; 1) failed=1 ;; *) exit $$code ;; esac; \
 	done; \
-	$(if $(findstring --quick,$(BENCH_ARGS)),,./target/release/vedette-bench results;) \
+	$(if $(findstring --quick,$(BENCH_ARGS)),,./target/release/vedette-bench results || exit 2;) \
 	exit $$failed
 
 $(BENCHES:%=bench-%): bench-%: bench-build

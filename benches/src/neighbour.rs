@@ -13,7 +13,6 @@ use crate::{
     error::BenchError,
     load::{Connections, Flood, FloodResult, OpenLoop, OpenResult},
     report::{Cell, Mark, Table},
-    stats,
 };
 
 /// Picture size, width and height in pixels.
@@ -104,9 +103,7 @@ fn camera_table(trials: &Trials) -> Table {
         &["camera", "p50", "p99", "max", "OK of sent"],
     );
     for (name, runs) in [("alone", &trials.alone), ("beside the fast client", &trials.beside)] {
-        let latency = |share: f64| {
-            Cell::trials(runs.iter().filter_map(|run| stats::percentile(&run.ok_ms(), share)), 1)
-        };
+        let latency = |share: f64| Cell::trials(runs.iter().map(|run| run.ok_percentile(share)), 1);
         let answered: Vec<_> =
             runs.iter().map(|run| format!("{} of {}", run.count(Outcome::Ok), run.due)).collect();
         table.rows.push(vec![
@@ -118,7 +115,7 @@ fn camera_table(trials: &Trials) -> Table {
         ]);
     }
     let ratio = |share: f64| {
-        let of = |run: &OpenResult| stats::percentile(&run.ok_ms(), share).unwrap_or(f64::NAN);
+        let of = |run: &OpenResult| run.ok_percentile(share);
         Cell::trials(trials.beside.iter().zip(&trials.alone).map(|(b, a)| of(b) / of(a)), 2)
     };
     table.rows.push(vec!["beside / alone".into(), ratio(0.5), ratio(0.99), ratio(1.0), "".into()]);
@@ -143,7 +140,7 @@ fn flood_table(trials: &Trials) -> Table {
 fn marks(trials: &Trials) -> Vec<Mark> {
     let all_ok: Vec<bool> =
         trials.beside.iter().map(|run| run.count(Outcome::Ok) as u64 == run.due).collect();
-    let max: Vec<f64> = trials.beside.iter().filter_map(|run| stats::max(&run.ok_ms())).collect();
+    let max: Vec<f64> = trials.beside.iter().map(|run| run.ok_percentile(1.0)).collect();
     let in_time: Vec<bool> = max.iter().map(|&ms| ms < MOST_MS).collect();
     let worst = Cell::trials(max.iter().copied(), 1).show();
     vec![

@@ -130,7 +130,7 @@ impl Trial {
         let settled = length.as_secs_f64() * MEMORY_SETTLE_SHARE;
         let memory: Vec<_> = memory.iter().copied().filter(|&(at, _)| at >= settled).collect();
         let resident: Vec<f64> = memory.iter().map(|&(_, mib)| mib).collect();
-        let ms = |share| stats::percentile(&ok_ms, share).unwrap_or(f64::NAN);
+        let ms = |share| result.ok_percentile(share);
         Self {
             cameras,
             l: l.mean(),

@@ -37,7 +37,8 @@ const CHUNKS: usize = 64 << 10;
 /// What a line is like, the same in both directions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Line {
-    /// How long a byte is under way: half the round trip. The runtime's timers add up to 1 ms.
+    /// How long a byte is under way: half the round trip. Unless it is zero, the runtime's timers add up
+    /// to 1 ms.
     pub delay: Duration,
     /// Bytes per second; unlimited without.
     pub rate: Option<f64>,
@@ -156,7 +157,11 @@ async fn put_out(
         // The line is busy with a chunk for as long as its rate says, and then the chunk travels.
         let busy = line.rate.map_or(0.0, |rate| chunk.bytes.len() as f64 / rate);
         free = free.max(chunk.arrived) + Duration::from_secs_f64(busy);
-        tokio::time::sleep_until((free + line.delay).into()).await;
+        let due = free + line.delay;
+        // The runtime would wait for its next tick even when there is nothing to wait for.
+        if due > clock::now() {
+            tokio::time::sleep_until(due.into()).await;
+        }
         to.write_all(&chunk.bytes).await?;
     }
     to.shutdown().await

@@ -48,8 +48,8 @@ pub enum Cell {
     Text(String),
     /// One value per trial, shown with their median.
     Trials {
-        /// The values in order of the trials.
-        trials: Vec<f64>,
+        /// The values in order of the trials; a trial that gave none has none.
+        trials: Vec<Option<f64>>,
         /// Their median.
         median: Option<f64>,
         /// Decimals shown.
@@ -96,8 +96,10 @@ impl Cell {
     /// One value per trial.
     #[must_use]
     pub fn trials(values: impl IntoIterator<Item = f64>, decimals: usize) -> Self {
-        let trials: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
-        Self::Trials { median: stats::median(&trials), trials, decimals }
+        let trials: Vec<Option<f64>> =
+            values.into_iter().map(|value| Some(value).filter(|v| v.is_finite())).collect();
+        let given: Vec<f64> = trials.iter().copied().flatten().collect();
+        Self::Trials { median: stats::median(&given), trials, decimals }
     }
 
     /// The median, and behind it in parentheses every trial when there were several.
@@ -107,12 +109,14 @@ impl Cell {
             Self::Text(text) => text.clone(),
             Self::Trials { median: None, .. } => "-".to_owned(),
             Self::Trials { trials, median: Some(median), decimals } => {
-                let mut text = format!("{median:.decimals$}");
-                if trials.len() > 1 {
-                    let all: Vec<_> = trials.iter().map(|v| format!("{v:.decimals$}")).collect();
-                    text = format!("{text} ({})", all.join(" "));
+                let show = |value: &Option<f64>| {
+                    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
+                };
+                let all: Vec<_> = trials.iter().map(show).collect();
+                match all.as_slice() {
+                    [one] => one.clone(),
+                    several => format!("{median:.decimals$} ({})", several.join(" ")),
                 }
-                text
             }
         }
     }
@@ -224,6 +228,7 @@ mod tests {
         assert_eq!(Cell::trials([0.97, 0.95, 0.96], 2).show(), "0.96 (0.97 0.95 0.96)");
         assert_eq!(Cell::trials([12.0], 0).show(), "12");
         assert_eq!(Cell::trials([f64::NAN], 0).show(), "-");
+        assert_eq!(Cell::trials([4.0, f64::NAN, 2.0], 0).show(), "3 (4 - 2)");
         assert_eq!(Cell::from("x").show(), "x");
     }
 
@@ -232,6 +237,7 @@ mod tests {
         assert_eq!(Mark::at_least("ratio", 0.9, &[0.8, 0.95, 0.9], 2).verdict, Verdict::Pass);
         assert_eq!(Mark::at_least("ratio", 0.9, &[0.8, 0.95, 0.89], 2).verdict, Verdict::Fail);
         assert_eq!(Mark::at_most("memory", 25.5, &[], 1).verdict, Verdict::Fail, "no figures");
+        assert_eq!(Mark::at_least("ratio", 0.9, &[1.0, f64::NAN], 2).verdict, Verdict::Fail);
         assert_eq!(Mark::majority("max", &[true, false, true], "").verdict, Verdict::Pass);
         assert_eq!(Mark::majority("max", &[true, false], "").verdict, Verdict::Fail);
         assert_eq!(Mark::majority("max", &[], "").verdict, Verdict::Fail);

@@ -14,7 +14,10 @@ use vedette_proto::camera_ai::{DetectRequest, DetectResponse, Outcome};
 use vedette_server::clock;
 
 use super::{Connections, DRAIN, broken, channels, open, request};
-use crate::error::{BenchError, failed, io_error};
+use crate::{
+    error::{BenchError, failed, io_error},
+    stats,
+};
 
 /// Time between connecting and the first frame, for every task to be waiting by then.
 const START_LEAD: Duration = Duration::from_millis(50);
@@ -72,6 +75,13 @@ impl OpenResult {
     pub fn ok_ms(&self) -> Vec<f64> {
         let ok = self.answers.iter().filter(|answer| answer.outcome == Outcome::Ok);
         ok.map(|answer| answer.latency_ms).collect()
+    }
+
+    /// The latency that this share (0.0 to 1.0) of the OK answers do not exceed, in milliseconds; NaN
+    /// without any.
+    #[must_use]
+    pub fn ok_percentile(&self, share: f64) -> f64 {
+        stats::percentile(&self.ok_ms(), share).unwrap_or(f64::NAN)
     }
 }
 

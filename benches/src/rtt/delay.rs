@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use client_sim::source::PictureSet;
+use vedette_proto::camera_ai::Outcome;
 
 use crate::{
     apart,
@@ -14,7 +15,6 @@ use crate::{
     pictures::noise_of,
     proxy::{Line, Proxy},
     report::{Cell, Table},
-    stats,
 };
 
 /// Frames per second of each camera.
@@ -36,7 +36,7 @@ struct Step {
 }
 
 /// Set-ups, each with one thing more than the one before.
-const STEPS: [(&str, &str); 6] = [
+const STEPS: [(&str, &str); 7] = [
     (
         "HTTP/2's defaults (64 KiB windows, 16 KiB frames)",
         "--h2-stream-window-bytes 65535 --h2-connection-window-bytes 65535 --h2-frame-bytes 16384",
@@ -44,6 +44,11 @@ const STEPS: [(&str, &str); 6] = [
     (
         "+ stream window 1 MiB",
         "--h2-stream-window-bytes 1048576 --h2-connection-window-bytes 65535 --h2-frame-bytes 16384",
+    ),
+    (
+        "+ connection window 1 MiB (hyper's and tonic's defaults)",
+        "--h2-stream-window-bytes 1048576 --h2-connection-window-bytes 1048576 \
+         --h2-frame-bytes 16384",
     ),
     (
         "+ connection window 8 MiB",
@@ -151,12 +156,11 @@ async fn measure(
         length: ctx.length(SECONDS),
     };
     let result = apart::run_async("cameras", || open.run()).await?;
-    let ok_ms = result.ok_ms();
-    let ms = |share| stats::percentile(&ok_ms, share).unwrap_or(f64::NAN);
+    let ms = |share| result.ok_percentile(share);
     figures.p50.push(ms(0.5));
     figures.p99.push(ms(0.99));
     figures.max.push(ms(1.0));
-    figures.missing.push((result.due - ok_ms.len() as u64) as f64);
+    figures.missing.push((result.due - result.count(Outcome::Ok) as u64) as f64);
     let closed = ClosedLoop {
         addr: proxy.addr,
         streams: cameras,
@@ -188,25 +192,32 @@ fn table(
             "p50, ms",
             "p99, ms",
             "max, ms",
-            "p50 / first line's",
+            "p50 / own defaults'",
             "not OK",
             "closed loop, frames/s",
+            "/ own defaults'",
         ],
     );
-    let first = figures.first().map(|first| first.p50.clone()).unwrap_or_default();
+    let own = steps.iter().position(|step| step.label == DEFAULTS).unwrap_or(0);
+    let (own_p50, own_fps) = (figures[own].p50.clone(), figures[own].fps.clone());
     for (step, figures) in steps.iter().zip(figures) {
-        let ratios: Vec<f64> = figures.p50.iter().zip(&first).map(|(p50, of)| p50 / of).collect();
         table.rows.push(vec![
             step.label.as_str().into(),
-            Cell::trials(figures.p50, 1),
+            Cell::trials(figures.p50.iter().copied(), 1),
             Cell::trials(figures.p99, 1),
             Cell::trials(figures.max, 1),
-            Cell::trials(ratios, 2),
+            Cell::trials(ratios(&figures.p50, &own_p50), 2),
             Cell::trials(figures.missing, 0),
-            Cell::trials(figures.fps, 1),
+            Cell::trials(figures.fps.iter().copied(), 1),
+            Cell::trials(ratios(&figures.fps, &own_fps), 2),
         ]);
     }
     table
+}
+
+/// Trial by trial.
+fn ratios(values: &[f64], of: &[f64]) -> impl Iterator<Item = f64> {
+    values.iter().zip(of).map(|(value, of)| value / of)
 }
 
 fn reading(args: &RttArgs) -> String {
@@ -218,7 +229,8 @@ fn reading(args: &RttArgs) -> String {
          own windows and kernel buffers see no delay: only HTTP/2's flow control does. Over a real line \
          the kernels' socket buffers must hold bandwidth x round trip as well (`net.ipv4.tcp_rmem` at \
          the server, `tcp_wmem` at the camera). Latency is that of cameras at {FPS} FPS from the instant \
-         a frame should have left; the closed loop has one frame of each camera under way. All server \
+         a frame should have left, and \
+         missing where a set-up is so slow that nothing measured came back; the closed loop has one frame of each camera under way. All server \
          set-ups answer without computing (`--spin-ms 0`). The client is the same for all of them: \
          tonic's own settings (windows of 64 KiB for answers, which are small; at most 1 MiB of each \
          stream buffered for sending) and TCP_NODELAY."
