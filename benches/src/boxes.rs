@@ -82,7 +82,7 @@ pub async fn run(ctx: &Context) -> Result<Findings, BenchError> {
     for (total, (way, _)) in totals.iter().zip(WAYS) {
         table.rows.push(total.row("all", way));
     }
-    let recall = totals.last().map_or(f64::NAN, |total| total.recall());
+    let recall = totals.last().map_or(f64::NAN, Agreement::recall);
     let marks = vec![Mark::at_least("recall of the default way", RECALL, &[recall], 4)];
     Ok(Findings { reading: vec![reading(ctx)], tables: vec![table], marks })
 }

@@ -208,11 +208,11 @@ pub fn detections(net: &mut Net, way: Way, data: &Bytes) -> Result<Vec<Detection
     let model = Arc::clone(&net.model);
     let letterbox = |size| if way.fitting { model.letterbox(size) } else { net.square(size) };
     let mut decoder = Decoder::new(net.limits, way.jpeg);
-    let decoded =
+    let rgb =
         decoder.decode(&picture, |size| letterbox(size).scaled).map_err(failed("a picture"))?;
-    let letterbox = letterbox((decoded.width, decoded.height));
+    let letterbox = letterbox((rgb.width, rgb.height));
     let tensor = net.tensor(letterbox.input)?;
-    Preprocessor::default().run(&decoded.pixels, &letterbox, &model.input, tensor);
+    Preprocessor::default().run(&rgb.pixels, &letterbox, &model.input, tensor);
     let Output { values, shape, options, postprocessor, .. } = net.infer(letterbox)?;
     Ok(postprocessor.run(model.family, shape, values, &letterbox, options).to_vec())
 }
