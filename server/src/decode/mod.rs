@@ -3,162 +3,31 @@
 //! The order matters: the header is read and the limits are checked before anything is allocated for
 //! pixels or decoded, so that a few hundred hostile bytes cost a few hundred bytes of work.
 
+mod error;
+mod header;
 mod jpeg;
 mod jpeg_markers;
 mod planes;
 mod raw;
 mod sniff;
 
-use std::io::Cursor;
+use image::{DynamicImage, ImageDecoder, ImageFormat, metadata::Orientation};
+use serde::{Deserialize, Serialize};
 
-use image::{
-    DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, metadata::Orientation,
-};
-
+pub use error::DecodeError;
+pub(crate) use error::one_line;
+pub use header::FrameLimits;
 pub use planes::{Axis, Planar, Plane};
 pub use raw::{PixelView, Rows};
 
+use error::image_error;
+use header::{Kind, open};
 use jpeg::Jpeg;
 use jpeg_markers::JpegInfo;
 use planes::{PlaneBuffers, Turn};
-use serde::{Deserialize, Serialize};
-use sniff::{Encoded, sniff};
+use sniff::Encoded;
 
-use crate::{
-    frame::{Layout, Outcome, Picture},
-    limits::{DECODE_ALLOC_BYTES, DECODE_ALLOC_BYTES_PER_PIXEL},
-};
-
-/// Why a frame is not a picture. The display text is one line for people and begins with
-/// [`reason`](Self::reason) in upper case.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the messages say it")]
-pub enum DecodeError {
-    #[error("EMPTY: the frame has no bytes")]
-    Empty,
-    #[error("TOO_LARGE: the frame has {bytes} bytes, max-frame-bytes is {limit}")]
-    TooLarge { bytes: usize, limit: usize },
-    #[error("TOO_MANY_PIXELS: {width}x{height} is {} pixels, max-pixels is {limit}",
-        u64::from(*.width) * u64::from(*.height))]
-    TooManyPixels { width: u32, height: u32, limit: u64 },
-    #[error("TRUNCATED: {0}")]
-    Truncated(String),
-    #[error("MALFORMED: {0}")]
-    Malformed(String),
-    #[error("UNRECOGNISED: {0}")]
-    Unrecognised(String),
-    #[error("RAW_GEOMETRY: {0}")]
-    RawGeometry(String),
-    #[error("UNSUPPORTED: {0}")]
-    Unsupported(String),
-}
-
-impl DecodeError {
-    /// Stable name of the kind, the metric's label value.
-    #[must_use]
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Empty => "empty",
-            Self::TooLarge { .. } => "too_large",
-            Self::TooManyPixels { .. } => "too_many_pixels",
-            Self::Truncated(_) => "truncated",
-            Self::Malformed(_) => "malformed",
-            Self::Unrecognised(_) => "unrecognised",
-            Self::RawGeometry(_) => "raw_geometry",
-            Self::Unsupported(_) => "unsupported",
-        }
-    }
-
-    /// Every reason, for registering the metric's series at start.
-    pub const REASONS: [&'static str; 8] = [
-        "empty",
-        "too_large",
-        "too_many_pixels",
-        "truncated",
-        "malformed",
-        "unrecognised",
-        "raw_geometry",
-        "unsupported",
-    ];
-
-    /// The outcome that a frame with this error ends in.
-    #[must_use]
-    pub fn outcome(&self) -> Outcome {
-        match self {
-            Self::Unsupported(_) => Outcome::Unsupported,
-            _ => Outcome::BadImage,
-        }
-    }
-}
-
-/// Limits on one frame.
-#[derive(Debug, Clone, Copy)]
-pub struct FrameLimits {
-    /// Largest frame in bytes.
-    pub max_bytes: usize,
-    /// Largest picture in pixels, width times height.
-    pub max_pixels: u64,
-}
-
-impl FrameLimits {
-    fn check_pixels(self, width: u32, height: u32) -> Result<(), DecodeError> {
-        if u64::from(width) * u64::from(height) > self.max_pixels {
-            return Err(DecodeError::TooManyPixels { width, height, limit: self.max_pixels });
-        }
-        Ok(())
-    }
-
-    /// What can be told of a frame at no cost: whether its length, its first bytes and its declared
-    /// geometry are those of a picture.
-    ///
-    /// # Errors
-    /// As [`Decoder::decode`], as far as that shows.
-    pub fn check(self, picture: &Picture) -> Result<(), DecodeError> {
-        self.classify(picture).map(|_| ())
-    }
-
-    /// Reads the header and checks the limits without decoding. Returns the picture's upright width
-    /// and height in pixels.
-    ///
-    /// # Errors
-    /// As [`Decoder::decode`], as far as the header shows.
-    pub fn probe(self, picture: &Picture) -> Result<(u32, u32), DecodeError> {
-        match self.classify(picture)? {
-            Kind::Raw(rows) => Ok((rows.width, rows.height)),
-            Kind::Encoded(Encoded::Jpeg) => {
-                let info = jpeg_markers::scan(&picture.data)?;
-                self.check_pixels(info.width, info.height)?;
-                Ok(Turn::new(info.orientation).size((info.width, info.height)))
-            }
-            Kind::Encoded(Encoded::Other(format)) => {
-                let mut decoder = open(&picture.data, format, self)?;
-                let (width, height) = decoder.dimensions();
-                let turn = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-                Ok(Turn::new(turn).size((width, height)))
-            }
-        }
-    }
-
-    fn classify(self, picture: &Picture) -> Result<Kind, DecodeError> {
-        let bytes = picture.data.len();
-        if bytes == 0 {
-            return Err(DecodeError::Empty);
-        }
-        if bytes > self.max_bytes {
-            return Err(DecodeError::TooLarge { bytes, limit: self.max_bytes });
-        }
-        match picture.layout {
-            Layout::Encoded => sniff(&picture.data).map(Kind::Encoded),
-            Layout::Raw(spec) => {
-                self.check_pixels(spec.width, spec.height)?;
-                Rows::check(spec, bytes).map(Kind::Raw)
-            }
-            Layout::Unknown(number) => Err(DecodeError::Unsupported(format!(
-                "PixelFormat {number} is not known to this server"
-            ))),
-        }
-    }
-}
+use crate::frame::Picture;
 
 /// How much of a JPEG is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -362,70 +231,14 @@ impl Decoder {
     }
 }
 
-enum Kind {
-    Raw(Rows),
-    Encoded(Encoded),
-}
-
-/// Opens a PNG, WebP or BMP up to its header and checks the limits.
-fn open(
-    data: &[u8],
-    format: ImageFormat,
-    limits: FrameLimits,
-) -> Result<impl ImageDecoder, DecodeError> {
-    // A PNG's size stands at a fixed place. Read first, it bounds what the file's other parts, such as
-    // a compressed colour profile, may make the decoder allocate.
-    let pixels = match png_size(data, format) {
-        Some((width, height)) => {
-            limits.check_pixels(width, height)?;
-            u64::from(width) * u64::from(height)
-        }
-        None => limits.max_pixels,
-    };
-    let mut bounds = image::Limits::no_limits();
-    let bytes = pixels.saturating_mul(DECODE_ALLOC_BYTES_PER_PIXEL);
-    bounds.max_alloc = Some(bytes.saturating_add(DECODE_ALLOC_BYTES));
-    let mut reader = ImageReader::with_format(Cursor::new(data), format);
-    reader.limits(bounds.clone());
-    let mut decoder = reader.into_decoder().map_err(|error| image_error(&error))?;
-    let (width, height) = decoder.dimensions();
-    limits.check_pixels(width, height)?;
-    // `into_decoder` leaves the allocation limit off for some formats.
-    decoder.set_limits(bounds).map_err(|error| image_error(&error))?;
-    Ok(decoder)
-}
-
-/// Width and height out of a PNG's first chunk (PNG specification, 11.2.1).
-fn png_size(data: &[u8], format: ImageFormat) -> Option<(u32, u32)> {
-    if format != ImageFormat::Png || data.get(12..16) != Some(b"IHDR") {
-        return None;
-    }
-    let number = |at: usize| Some(u32::from_be_bytes(data.get(at..at + 4)?.try_into().ok()?));
-    Some((number(16)?, number(20)?))
-}
-
-fn image_error(error: &ImageError) -> DecodeError {
-    let text = one_line(&error.to_string());
-    match error {
-        ImageError::IoError(io) if io.kind() == std::io::ErrorKind::UnexpectedEof => {
-            DecodeError::Truncated(text)
-        }
-        ImageError::Unsupported(_) => DecodeError::Unsupported(text),
-        _ => DecodeError::Malformed(text),
-    }
-}
-
-/// Folds a library's message into one line.
-pub(crate) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Cursor;
+
     use bytes::Bytes;
 
     use super::*;
-    use crate::frame::{RawFormat, RawSpec};
+    use crate::frame::{Layout, Outcome, RawFormat, RawSpec};
 
     const LIMITS: FrameLimits = FrameLimits { max_bytes: 1 << 20, max_pixels: 1 << 20 };
 
