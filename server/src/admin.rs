@@ -48,9 +48,13 @@ async fn index() -> &'static str {
      /readyz   the server is not shutting down\n"
 }
 
-async fn render(State(admin): State<Admin>) -> impl IntoResponse {
+async fn render(State(admin): State<Admin>) -> Result<impl IntoResponse, StatusCode> {
     admin.admission.sample();
-    ([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], admin.metrics.render())
+    // Apart from the threads that move frames: rendering all histograms takes milliseconds.
+    let text = tokio::task::spawn_blocking(move || admin.metrics.render())
+        .await
+        .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    Ok(([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], text))
 }
 
 async fn ready(State(admin): State<Admin>) -> (StatusCode, &'static str) {

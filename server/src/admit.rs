@@ -88,9 +88,11 @@ impl Admission {
         Ok(Registration { key, stream, admission: Arc::clone(self) })
     }
 
-    /// Puts a camera's newest frame into its waiting place and answers the one it replaces.
-    pub fn offer(&self, key: CameraKey, frame: Frame) {
+    /// Puts a camera's newest frame into its waiting place and answers the one it replaces. Tells whether
+    /// there was one.
+    pub fn offer(&self, key: CameraKey, frame: Frame) -> bool {
         let offer = self.scheduler().offer(key, frame);
+        let replaced = matches!(offer, Offer::Replaced(_));
         match offer {
             Offer::Waiting => match self.wake.try_send(()) {
                 Ok(()) | Err(TrySendError::Full(())) => {}
@@ -103,6 +105,7 @@ impl Admission {
             ),
             Offer::NoCamera(frame) => frame.ticket.answer(Outcome::ClientGone, Answer::default()),
         }
+        replaced
     }
 
     /// Takes up to `most` frames that are still worth computing at `now`, answering those that are

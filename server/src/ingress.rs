@@ -28,7 +28,7 @@ use crate::{
     error::{Farewell, RefusedStream, unreadable_request},
     frame::{CameraId, FrameId, Picture, Timing},
     infer::ModelInfo,
-    limits::{DRAIN_READ, REPLY_QUEUE_FRAMES},
+    limits::{DRAIN_READ, REPLY_QUEUE_FRAMES, SUPERSEDED_BURST, SUPERSEDED_PAUSE},
     response::{Progress, Reply, StreamState, Ticket},
     schedule::CameraKey,
     telemetry::metrics::{Metrics, Refusal},
@@ -113,11 +113,15 @@ impl Shared {
     }
 
     /// Offers a frame, unless it is no picture at first sight: then it is answered here and does not
-    /// take the place of a good one that waits.
-    fn admit(&self, key: CameraKey, frame: Frame) {
+    /// take the place of a good one that waits. Tells whether it was of no use to have read a frame so
+    /// early: it has replaced another one, or is none.
+    fn admit(&self, key: CameraKey, frame: Frame) -> bool {
         match self.config.frames.limits.check(&frame.picture) {
             Ok(()) => self.admission.offer(key, frame),
-            Err(error) => refuse(frame.ticket, &error, &Progress::default(), &self.metrics),
+            Err(error) => {
+                refuse(frame.ticket, &error, &Progress::default(), &self.metrics);
+                true
+            }
         }
     }
 }
@@ -238,6 +242,7 @@ impl Reader {
     async fn read(&mut self) -> End {
         let farewell = farewell(self.shared.drain.clone(), self.retire_at);
         tokio::pin!(farewell);
+        let mut useless = 0;
         loop {
             // The answer's place first, then the frame.
             let place = tokio::select! {
@@ -251,17 +256,26 @@ impl Reader {
                 why = &mut farewell => return End::Server(why),
             };
             match message {
-                Ok(Some(request)) => self.accept(request, place),
+                Ok(Some(request)) => {
+                    useless = if self.accept(request, place) { useless + 1 } else { 0 };
+                }
                 Ok(None) => return End::Client,
                 Err(status) => return End::Unreadable(status),
+            }
+            if useless > SUPERSEDED_BURST {
+                tokio::select! {
+                    () = tokio::time::sleep(SUPERSEDED_PAUSE) => {}
+                    why = &mut farewell => return End::Server(why),
+                }
             }
         }
     }
 
-    fn accept(&mut self, request: DetectRequest, place: mpsc::OwnedPermit<Reply>) {
+    /// As [`Shared::admit`].
+    fn accept(&mut self, request: DetectRequest, place: mpsc::OwnedPermit<Reply>) -> bool {
         self.accepted += 1;
         let frame = self.shared.frame(request, place, &self.stream);
-        self.shared.admit(self.key, frame);
+        self.shared.admit(self.key, frame)
     }
 
     /// When the server ends the stream: accepts the frames that are already here, for a moment and not

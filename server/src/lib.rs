@@ -17,6 +17,7 @@ pub mod infer;
 pub mod ingress;
 pub mod letterbox;
 pub mod limits;
+pub mod memory;
 pub mod pipeline;
 pub mod postprocess;
 pub mod preprocess;

@@ -14,7 +14,7 @@ use vedette_server::{
     cli::{self, Command},
     config::Config,
     error::ServeError,
-    serve,
+    memory, serve,
     settings::ConfigError,
     telemetry,
 };
@@ -48,6 +48,7 @@ fn run() -> Result<(), ServeError> {
         Command::Serve(settings) => settings.check()?,
     };
     telemetry::init_logs(&config.log).map_err(ConfigError)?;
+    memory::keep_for_the_next_frame();
     let runtime = io_runtime(config.net.io_threads)?;
     let result = runtime.block_on(serve_until_signal(config));
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN);

@@ -232,6 +232,7 @@ async fn upkeep(metrics: Arc<Metrics>) {
     let mut tick = tokio::time::interval(METRICS_UPKEEP);
     loop {
         tick.tick().await;
-        metrics.upkeep();
+        let metrics = Arc::clone(&metrics);
+        let _ = tokio::task::spawn_blocking(move || metrics.upkeep()).await;
     }
 }

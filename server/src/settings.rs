@@ -66,7 +66,7 @@ pub struct Settings {
     pub grace_seconds: Option<u64>,
 
     /// Threads for sockets, which only move bytes
-    /// [default: 2, beyond 16 cores an eighth of the cores this process may use]
+    /// [default: 1, beyond 15 cores an eighth of the cores this process may use]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io_threads: Option<usize>,
@@ -448,7 +448,7 @@ mod tests {
 
     #[test]
     fn threads_for_sockets_grow_with_the_cores() {
-        for (cores, threads) in [(1, 2), (2, 2), (16, 2), (23, 2), (24, 3), (64, 8), (128, 16)] {
+        for (cores, threads) in [(1, 1), (2, 1), (15, 1), (16, 2), (24, 3), (64, 8), (128, 16)] {
             assert_eq!(default_io_threads(cores), threads, "{cores} cores");
         }
     }
