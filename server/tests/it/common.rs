@@ -29,6 +29,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// Largest message a test client takes or sends.
 const MESSAGE_BYTES: usize = 64 << 20;
 
+/// HTTP/2 receive window of a client that takes few answers, in bytes.
+const NARROW_WINDOW: u32 = 1024;
+
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -161,6 +164,17 @@ pub(crate) async fn connect(addr: SocketAddr) -> ObjectDetectionClient<Channel> 
     ObjectDetectionClient::new(channel(addr).await)
         .max_decoding_message_size(MESSAGE_BYTES)
         .max_encoding_message_size(MESSAGE_BYTES)
+}
+
+/// A client whose windows take a dozen answers: one that reads none soon holds the server's up.
+pub(crate) async fn connect_narrow(addr: SocketAddr) -> ObjectDetectionClient<Channel> {
+    let channel = Channel::from_shared(format!("http://{addr}"))
+        .expect("an address")
+        .initial_stream_window_size(NARROW_WINDOW)
+        .connect()
+        .await
+        .expect("the server listens");
+    ObjectDetectionClient::new(channel)
 }
 
 /// A client with one open stream.

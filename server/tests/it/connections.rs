@@ -14,7 +14,7 @@ use vedette_proto::{
 };
 use vedette_server::settings::Settings;
 
-use crate::common::{Camera, PATIENCE, TestServer, small_jpeg, spin};
+use crate::common::{Camera, PATIENCE, TestServer, connect_narrow, small_jpeg, spin};
 
 /// An HTTP/2 client that shows each frame of the server as it stands on the wire (RFC 9113, section 4.1)
 /// and answers none by itself.
@@ -242,15 +242,7 @@ async fn jitter_ends_streams_opened_together_one_by_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_that_reads_nothing_is_cut_and_its_place_is_free() {
     let server = TestServer::start(Settings { max_cameras: Some(1), ..aged(1, 0.0, 1) }).await;
-    // Small windows, so that few unread answers fill them.
-    let channel = Channel::from_shared(format!("http://{}", server.addr))
-        .expect("an address")
-        .initial_stream_window_size(FIRST_WINDOW)
-        .initial_connection_window_size(FIRST_WINDOW)
-        .connect()
-        .await
-        .expect("the server listens");
-    let deaf = Camera::open(&mut ObjectDetectionClient::new(channel), "deaf").await;
+    let deaf = Camera::open(&mut connect_narrow(server.addr).await, "deaf").await;
     let deaf = deaf.expect("accepted");
     let (frames, picture) = (deaf.sender(), small_jpeg());
     let feeding = tokio::spawn(async move {
