@@ -57,6 +57,7 @@ pub async fn run(ctx: &Context) -> Result<Findings, BenchError> {
         pictures: pictures.clone(),
         warmup: WARMUP,
         length,
+        cooldown: Duration::ZERO,
     };
     let mut trials = Trials::default();
     for trial in 1..=ctx.trials() {

@@ -41,6 +41,10 @@ const MOST_DEVIATION: f64 = 0.2;
 /// Time between two looks at the memory.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
+/// Time that counts for nothing before and after a trial, in seconds: queues fill, and at the end they
+/// are worked off.
+const SETTLING_SECONDS: f64 = 2.0;
+
 /// Share of a trial until when the memory's buffers have grown to their size; it is not judged.
 const MEMORY_SETTLE_SHARE: f64 = 1.0 / 6.0;
 
@@ -83,8 +87,9 @@ pub async fn run(ctx: &Context) -> Result<Findings, BenchError> {
                 fps: FPS,
                 connections: Connections::OneEach,
                 pictures: pictures.clone(),
-                warmup: Duration::ZERO,
+                warmup: Duration::from_secs_f64(SETTLING_SECONDS),
                 length,
+                cooldown: Duration::from_secs_f64(SETTLING_SECONDS),
             };
             let (start, mut memory) = (clock::now(), Vec::new());
             let watching = server.watch_memory(WATCH_EVERY, |seen| {
@@ -140,7 +145,7 @@ impl Trial {
             ms_trend: stats::slope(&over_time) * TREND_SECONDS,
             deviation: stats::largest_deviation(&per_camera),
             ok_share: ok_ms.len() as f64 / length.as_secs_f64() / l.mean(),
-            unanswered: result.due - result.answers.len() as u64,
+            unanswered: result.unanswered,
             resident_mib: stats::max(&resident).unwrap_or(f64::NAN),
             mib_trend: stats::slope(&memory) * TREND_SECONDS,
         }
@@ -195,7 +200,7 @@ fn marks(trials: &[Trial]) -> Vec<Mark> {
 fn reading(ctx: &Context) -> String {
     format!(
         "As many cameras as bring twice L, taken right before each trial. Latency is that of OK answers \
-         from the instant a frame should have left; its trend is the slope of the least-squares line \
+         from the instant a frame should have left, without the first and the last two seconds; its trend is the slope of the least-squares line \
          over the trial, the memory's is the same after the first sixth. Each trial has a server of its \
          own. Pictures: {}.",
         ctx.describe_pictures()

@@ -97,7 +97,7 @@ async fn a_closed_loop_says_when_the_server_is_not_there() {
 }
 
 #[tokio::test]
-async fn an_open_loop_records_every_frame_after_the_warm_up() {
+async fn an_open_loop_records_every_frame_between_warm_up_and_cooldown() {
     let server = TestServer::start(0.1).await;
     let plan = OpenLoop {
         addr: server.addr,
@@ -107,6 +107,7 @@ async fn an_open_loop_records_every_frame_after_the_warm_up() {
         pictures: pictures(),
         warmup: SECOND / 5,
         length: SECOND / 2,
+        cooldown: SECOND / 5,
     };
     let result = plan.run().await.expect("runs");
     assert_eq!(result.due, 20);
@@ -115,7 +116,8 @@ async fn an_open_loop_records_every_frame_after_the_warm_up() {
     assert_eq!([0, 1, 2, 3].map(per_camera), [5; 4]);
     assert!(result.answers.iter().all(|a| a.latency_ms > 0.0 && a.due < SECOND / 2));
     assert_eq!(result.count(Outcome::Ok) + result.count(Outcome::Superseded), 20);
-    assert_eq!(server.stop().await, 28, "warm-up frames went out too");
+    assert_eq!(result.unanswered, 0);
+    assert_eq!(server.stop().await, 36, "what does not count went out too");
 }
 
 #[tokio::test]
@@ -148,6 +150,7 @@ async fn a_server_behind_a_long_line_answers_everything() {
         pictures: pictures(),
         warmup: Duration::ZERO,
         length: SECOND / 2,
+        cooldown: Duration::ZERO,
     };
     let result = plan.run().await.expect("runs");
     assert_eq!(result.count(Outcome::Ok), 10);

@@ -39,6 +39,9 @@ pub struct OpenLoop {
     pub warmup: Duration,
     /// How long it counts.
     pub length: Duration,
+    /// How long they go on sending afterwards: under overload the last frames of all are replaced by
+    /// none, wait for their turn, and get older than any before.
+    pub cooldown: Duration,
 }
 
 /// An answer of the counted part.
@@ -61,6 +64,8 @@ pub struct OpenResult {
     pub due: u64,
     /// Its answers.
     pub answers: Vec<Answered>,
+    /// Frames of all parts that were not answered.
+    pub unanswered: u64,
 }
 
 impl OpenResult {
@@ -103,7 +108,8 @@ impl OpenLoop {
     /// When a stream cannot be opened or breaks.
     pub async fn run(self) -> Result<OpenResult, BenchError> {
         let plan = Arc::new(self);
-        let frames = plan.frames(plan.warmup) + plan.frames(plan.length);
+        let frames =
+            plan.frames(plan.warmup) + plan.frames(plan.length) + plan.frames(plan.cooldown);
         let channels = channels(plan.addr, plan.cameras, plan.connections).await?;
         let (mut senders, mut streams) = (Vec::new(), Vec::new());
         for (camera, channel) in (0..).zip(channels) {
@@ -125,9 +131,12 @@ impl OpenLoop {
             .spawn(move || pace(&pacing, &senders, frames, start))
             .map_err(io_error("the pacer"))?;
         let due = plan.frames(plan.length) * u64::from(plan.cameras);
-        let mut result = OpenResult { due, answers: Vec::new() };
+        let unanswered = frames * u64::from(plan.cameras);
+        let mut result = OpenResult { due, answers: Vec::new(), unanswered };
         while let Some(camera) = cameras.join_next().await {
-            result.answers.extend(camera.map_err(failed("a camera's task"))??);
+            let (counted, answers) = camera.map_err(failed("a camera's task"))??;
+            result.answers.extend(counted);
+            result.unanswered -= answers;
         }
         Ok(result)
     }
@@ -146,22 +155,24 @@ fn pace(plan: &OpenLoop, senders: &[mpsc::Sender<DetectRequest>], frames: u64, s
     }
 }
 
-/// Reads a camera's answers until its stream ends or `end` has come; those of the warm-up do not
-/// count.
+/// Reads a camera's answers until its stream ends or `end` has come. Returns those of the counted part,
+/// and how many there were in all.
 async fn answers_of(
     plan: Arc<OpenLoop>,
     camera: u32,
     mut stream: Streaming<DetectResponse>,
     start: Instant,
     end: Instant,
-) -> Result<Vec<Answered>, BenchError> {
+) -> Result<(Vec<Answered>, u64), BenchError> {
     let warmup = plan.frames(plan.warmup);
-    let mut answers = Vec::new();
+    let counted = warmup..warmup + plan.frames(plan.length);
+    let (mut answers, mut all) = (Vec::new(), 0);
     while let Ok(answer) = timeout_at(end.into(), stream.message()).await {
         let Some(answer) = answer.map_err(broken)? else { break };
+        all += 1;
         let due = plan.due(camera, answer.frame_id);
         let latency = clock::now().saturating_duration_since(start + due);
-        if answer.frame_id >= warmup {
+        if counted.contains(&answer.frame_id) {
             answers.push(Answered {
                 camera,
                 due: due.saturating_sub(plan.due(0, warmup)),
@@ -170,5 +181,5 @@ async fn answers_of(
             });
         }
     }
-    Ok(answers)
+    Ok((answers, all))
 }

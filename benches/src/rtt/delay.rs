@@ -154,6 +154,7 @@ async fn measure(
         pictures: pictures.clone(),
         warmup: WARMUP,
         length: ctx.length(SECONDS),
+        cooldown: Duration::ZERO,
     };
     let result = apart::run_async("cameras", || open.run()).await?;
     let ms = |share| result.ok_percentile(share);

@@ -45,7 +45,7 @@ pub(super) async fn run(
         let (mut runs, mut cameras, mut shares) = (Vec::new(), Vec::new(), Vec::new());
         for trial in 1..=ctx.trials() {
             let load = async |l: f64| {
-                let cameras = ((ratio * l / FPS).floor() as u32).max(1);
+                let cameras = ((ratio * l / FPS).ceil() as u32).max(1);
                 ctx.say(format_args!(
                     "open loop at {ratio} x L, {cameras} cameras, trial {trial} of {}",
                     ctx.trials()
@@ -84,8 +84,8 @@ pub(super) async fn run(
         ]);
     }
     let reading = format!(
-        "Open loop: `client-sim` sends on its own clock, so many cameras as bring the share asked for of \
-         the L right before; \"sent / L\" is against the mean of L before and after. Latency runs from \
+        "Open loop: `client-sim` sends on its own clock, as many cameras as bring at least the share \
+         asked for of the L right before; \"sent / L\" is against the mean of L before and after. Latency runs from \
          the instant a frame should have left. Passed: nothing lost, nothing superseded, every answer \
          under {MOST_MS} ms. Judged up to {PROMISED} x L, by the majority of the trials; the rest shows \
          where it ends."
