@@ -97,18 +97,30 @@ pub fn incoming(
     TcpIncoming::from(listener)
         .with_nodelay(Some(config.tcp_nodelay))
         .with_keepalive(Some(TCP_KEEPALIVE))
-        .then(pause_after_failure)
+        .then(pause_after_failure())
         .map(move |tcp| Ok(Connection::new(tcp?, age, Arc::clone(&metrics))))
 }
 
-/// Lets the accept loop breathe when it cannot accept, and says so.
-async fn pause_after_failure(accepted: io::Result<TcpStream>) -> io::Result<TcpStream> {
-    if let Err(error) = &accepted {
-        tracing::warn!(%error, "cannot accept a connection");
-        tokio::time::sleep(ACCEPT_PAUSE).await;
+/// Lets the accept loop breathe when it cannot accept, and says so, ever more rarely.
+fn pause_after_failure() -> impl FnMut(io::Result<TcpStream>) -> Accepted {
+    let mut failures = 0_u64;
+    move |accepted| {
+        failures += u64::from(accepted.is_err());
+        let times = failures;
+        Box::pin(async move {
+            if let Err(error) = &accepted {
+                if times.is_power_of_two() {
+                    tracing::warn!(%error, times, "cannot accept a connection");
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+            accepted
+        })
     }
-    accepted
 }
+
+/// What the accept loop waits for before it goes on.
+type Accepted = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
 
 /// A TCP connection that fails at its greatest age, and is closed without losing what its peer has yet
 /// to read.

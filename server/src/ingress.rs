@@ -28,7 +28,8 @@ use crate::{
     error::{Farewell, RefusedStream, unreadable_request},
     frame::{CameraId, FrameId, Picture, Timing},
     infer::ModelInfo,
-    limits::{DRAIN_READ, REPLY_QUEUE_FRAMES, SUPERSEDED_BURST, SUPERSEDED_PAUSE},
+    limits::{DRAIN_READ, REPLY_QUEUE_FRAMES},
+    pace::Pace,
     response::{Progress, Reply, StreamState, Ticket},
     schedule::CameraKey,
     telemetry::metrics::{Metrics, Refusal},
@@ -242,7 +243,7 @@ impl Reader {
     async fn read(&mut self) -> End {
         let farewell = farewell(self.shared.drain.clone(), self.retire_at);
         tokio::pin!(farewell);
-        let mut useless = 0;
+        let mut useless = Pace::default();
         loop {
             // The answer's place first, then the frame.
             let place = tokio::select! {
@@ -257,16 +258,20 @@ impl Reader {
             };
             match message {
                 Ok(Some(request)) => {
-                    useless = if self.accept(request, place) { useless + 1 } else { 0 };
+                    let bytes = request.image_data.len();
+                    if self.accept(request, place)
+                        && let Some(pause) = useless.pause_after(bytes)
+                    {
+                        // A frame that was taken up leaves its place to the next one at once.
+                        tokio::select! {
+                            () = tokio::time::sleep(pause) => {}
+                            () = self.stream.taken() => {}
+                            why = &mut farewell => return End::Server(why),
+                        }
+                    }
                 }
                 Ok(None) => return End::Client,
                 Err(status) => return End::Unreadable(status),
-            }
-            if useless > SUPERSEDED_BURST {
-                tokio::select! {
-                    () = tokio::time::sleep(SUPERSEDED_PAUSE) => {}
-                    why = &mut farewell => return End::Server(why),
-                }
             }
         }
     }

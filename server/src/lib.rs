@@ -18,6 +18,7 @@ pub mod ingress;
 pub mod letterbox;
 pub mod limits;
 pub mod memory;
+pub mod pace;
 pub mod pipeline;
 pub mod postprocess;
 pub mod preprocess;

@@ -17,15 +17,18 @@ pub const MAX_IO_THREADS: usize = 256;
 /// have in hand (one waiting frame and one per worker), the rest lets a client read in bursts.
 pub const REPLY_QUEUE_FRAMES: usize = 32;
 
-/// Frames of one stream in a row that may each replace the one before it without a pause: a camera's
-/// backlog after the network has stood still for a moment.
-pub const SUPERSEDED_BURST: u32 = 4;
+/// CPU time that reading any frame takes on the I/O thread, measured on one core of a Xeon of 2023, and
+/// what its bytes add.
+pub const READ_COST: Duration = Duration::from_micros(10);
+/// See [`READ_COST`].
+pub const READ_BYTES_PER_SECOND: f64 = 2e9;
 
-/// Pause before the next frame of a stream is read when more than that were replaced in a row: nothing
-/// is lost by it, since the frame would only replace another one, and a client that pushes as fast as it
-/// can is read a thousand times a second at most instead of taking the I/O threads' time from others.
-/// Meanwhile HTTP/2's window holds it back.
-pub const SUPERSEDED_PAUSE: Duration = Duration::from_millis(1);
+/// Share of a core that one stream may take with frames that only replace each other. A client that
+/// pushes as fast as it can would otherwise take half a core from everyone.
+pub const READ_SHARE: f64 = 0.1;
+
+/// Shortest pause worth making: the resolution of tokio's timers.
+pub const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// Bytes of a request besides its picture: scalar fields, tags and lengths of the message.
 pub const REQUEST_OVERHEAD_BYTES: usize = 64 * 1024;
@@ -52,9 +55,12 @@ pub const DECODE_ALLOC_BYTES_PER_PIXEL: u64 = 16;
 /// Bytes that they may allocate besides, for tables, colour profiles and text.
 pub const DECODE_ALLOC_BYTES: u64 = 1 << 20;
 
-/// Input and output tensors that a worker keeps, by input size: more than a fleet has aspect ratios. A
-/// set is about 3 MB at an input of 416x416.
+/// Input and output tensors that a worker keeps, by input size, when it runs one picture at a time: more
+/// than a fleet has aspect ratios. A set is about 3 MB at an input of 416x416, and so much more with larger
+/// batches, of which fewer are kept.
 pub const TENSOR_SETS: usize = 8;
+/// See [`TENSOR_SETS`]: lying and standing cameras.
+pub const MIN_TENSOR_SETS: usize = 2;
 
 /// Candidates that enter non-maximum suppression, strongest first; it is quadratic.
 pub const NMS_MAX_CANDIDATES: usize = 4096;
@@ -139,10 +145,6 @@ pub const CLOSE_LINGER: Duration = Duration::from_millis(500);
 
 /// Time at shutdown to take in frames that have already arrived on a stream.
 pub const DRAIN_READ: Duration = Duration::from_millis(100);
-
-/// Time at shutdown between the end of the last stream and the closing of connections: several round
-/// trips to a far camera.
-pub const DRAIN_LINGER: Duration = Duration::from_millis(500);
 
 /// Part of the grace time kept back for closing down after the last answer.
 pub const GRACE_RESERVE: Duration = Duration::from_millis(250);

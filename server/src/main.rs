@@ -48,7 +48,9 @@ fn run() -> Result<(), ServeError> {
         Command::Serve(settings) => settings.check()?,
     };
     telemetry::init_logs(&config.log).map_err(ConfigError)?;
-    memory::keep_for_the_next_frame();
+    if !memory::keep_for_the_next_frame() {
+        tracing::debug!("the C library's allocator refuses to be tuned");
+    }
     let runtime = io_runtime(config.net.io_threads)?;
     let result = runtime.block_on(serve_until_signal(config));
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN);

@@ -80,7 +80,7 @@ impl Pipeline {
             // Frames are computed under catch_unwind; this is for what that does not cover.
             .panic_handler(|_| tracing::error!("a worker ended by a panic"))
             .build()
-            .map_err(|error| PipelineError::Threads { workers, reason: error.to_string() })?;
+            .map_err(|error| threads(workers, &error))?;
         // Locked once by each thread, at its start.
         let engines = Mutex::new(engines);
         let context = Context {
@@ -138,10 +138,16 @@ fn engines(
     // At the same time: each warms its network up, which one after the other would take long on many
     // cores.
     let engines = thread::scope(|scope| {
-        let loading: Vec<_> = (0..workers).map(|_| scope.spawn(engine)).collect();
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, engine);
+        let loading = (0..workers).map(spawn).collect::<Result<Vec<_>, _>>();
+        let loading = loading.map_err(|error| threads(workers, &error))?;
         loading.into_iter().map(join).collect::<Result<_, PipelineError>>()
     })?;
     Ok((Arc::new(model.info.clone()), engines))
+}
+
+fn threads(workers: usize, error: &dyn std::error::Error) -> PipelineError {
+    PipelineError::Threads { workers, reason: error.to_string() }
 }
 
 /// A scoped thread's result; its panic goes on here.

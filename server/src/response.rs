@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::mpsc::OwnedPermit;
+use tokio::sync::{Notify, mpsc::OwnedPermit};
 use tonic::Status;
 use vedette_proto::camera_ai::{DetectResponse, Object, StageTimes};
 
@@ -62,6 +62,7 @@ pub struct StreamState {
     /// Name of the camera, for logs.
     pub camera: CameraId,
     gone: AtomicBool,
+    taken: Notify,
     // A lock because workers on several threads finish frames of one stream; held for a few moves,
     // never across an await.
     order: Mutex<InOrder<Ready>>,
@@ -73,12 +74,19 @@ impl StreamState {
     /// State of a new stream.
     #[must_use]
     pub fn new(camera: CameraId) -> Self {
-        Self { camera, gone: AtomicBool::new(false), order: Mutex::new(InOrder::default()) }
+        let order = Mutex::new(InOrder::default());
+        Self { camera, gone: AtomicBool::new(false), taken: Notify::new(), order }
     }
 
     /// The client has left: nothing more can be answered.
     pub fn leave(&self) {
         self.gone.store(true, Ordering::Release);
+    }
+
+    /// Waits until a frame of this stream is taken up, or comes back at once when that has happened
+    /// since the last time.
+    pub async fn taken(&self) {
+        self.taken.notified().await;
     }
 
     /// Whether the client has left.
@@ -132,6 +140,8 @@ impl Ticket {
     pub fn begin(&mut self) {
         let mut order = self.stream.order.lock().unwrap_or_else(PoisonError::into_inner);
         self.turn = Some(order.begin());
+        drop(order);
+        self.stream.taken.notify_one();
     }
 
     /// Answers the frame.

@@ -17,9 +17,7 @@ use crate::{
     connection,
     error::ServeError,
     ingress::Ingress,
-    limits::{
-        DRAIN_LINGER, GRACE_RESERVE, METRICS_UPKEEP, OVERSIZE_FACTOR, REQUEST_OVERHEAD_BYTES,
-    },
+    limits::{GRACE_RESERVE, METRICS_UPKEEP, OVERSIZE_FACTOR, REQUEST_OVERHEAD_BYTES},
     pipeline::Pipeline,
     telemetry::metrics::Metrics,
 };
@@ -152,11 +150,6 @@ impl Running {
         let drained = async {
             while self.admission.cameras() > 0 {
                 tokio::time::sleep(DRAIN_POLL).await;
-            }
-            if cameras > 0 {
-                // Clients read their last answers and stop sending. A socket that is closed while
-                // frames still arrive is reset, and what its peer has not read by then is lost.
-                tokio::time::sleep(DRAIN_LINGER).await;
             }
             // Watchers of the health service would keep their connections open for ever.
             self.health.clear_service_status("").await;

@@ -180,16 +180,14 @@ impl OnnxEngine {
             self.metrics.damaged_frames.increment(1);
         }
 
-        let start = clock::now();
         let letterbox = model.letterbox(progress.size);
         let input = model.input;
+        // This may run the frames collected so far.
         let tensor = match self.runner.room_for(&letterbox) {
             Ok(tensor) => tensor,
-            Err(error) => {
-                return ticket
-                    .answer(Outcome::Internal, Answer::refusal(error.to_string(), &progress));
-            }
+            Err(error) => return self.runner.refuse(ticket, &error.to_string(), &progress),
         };
+        let start = clock::now();
         self.preprocessor.run(&decoded.pixels, &letterbox, &input, tensor);
         let end = clock::now();
         progress.preprocess = end.saturating_duration_since(start);
@@ -258,17 +256,22 @@ impl Runner {
         }
     }
 
-    /// Answers the collected frames, and logs ever more rarely while it goes on.
+    /// Answers the collected frames.
     fn fail(&mut self, why: &str, inference: Duration) {
-        for frame in self.prepared.drain(..) {
-            self.failures += 1;
-            if self.failures.is_power_of_two() {
-                let (camera, frame) = frame.ticket.name();
-                tracing::error!(%camera, %frame, failures = self.failures, "{why}");
-            }
+        for frame in std::mem::take(&mut self.prepared) {
             let progress = Progress { inference, ..frame.progress };
-            frame.ticket.answer(Outcome::Internal, Answer::refusal(why, &progress));
+            self.refuse(frame.ticket, why, &progress);
         }
+    }
+
+    /// Answers a frame that the network failed on, and logs ever more rarely while it goes on.
+    fn refuse(&mut self, ticket: Ticket, why: &str, progress: &Progress) {
+        self.failures += 1;
+        if self.failures.is_power_of_two() {
+            let (camera, frame) = ticket.name();
+            tracing::error!(%camera, %frame, failures = self.failures, "{why}");
+        }
+        ticket.answer(Outcome::Internal, Answer::refusal(why, progress));
     }
 }
 

@@ -36,6 +36,9 @@ impl Pixels {
     }
 }
 
+/// Samples along each side of a block (ITU-T T.81, 3.1.13).
+const BLOCK: u32 = 8;
+
 /// Largest factor by which a JPEG is scaled down while it is decoded. The inverse DCT yields 4, 2 or 1
 /// samples for 8 at hardly any cost; other factors have no vector code in libjpeg-turbo and take longer
 /// than the whole picture.
@@ -112,9 +115,10 @@ impl<'d> Jpeg<'d> {
         self.judge(code, marked != mark(&out[out.len() - pitch..]))
     }
 
-    /// How the picture's planes lie once it is scaled down by `factor` (1, 2, 4 or 8); `None` unless it
-    /// is gray or luma and chroma in a common subsampling. One size for a gray picture, else three.
-    pub(super) fn planes(&self, factor: u32) -> Option<PlaneSizes> {
+    /// How the picture's planes lie once it is scaled down by `most` (1, 2, 4 or 8), or less where the
+    /// library cannot; `None` unless it is gray or luma and chroma in a common subsampling. One size for
+    /// a gray picture, else three.
+    pub(super) fn planes(&self, most: u32) -> Option<PlaneSizes> {
         let get = |parameter| self.instance.get(parameter);
         let subsampling = get(tj::TJPARAM_TJPARAM_SUBSAMP);
         let components = match tj::TJCS::try_from(get(tj::TJPARAM_TJPARAM_COLORSPACE)).ok()? {
@@ -125,8 +129,15 @@ impl<'d> Jpeg<'d> {
         if get(tj::TJPARAM_TJPARAM_LOSSLESS) != 0 {
             return None;
         }
-        let sizes = plane_sizes((self.width, self.height), factor, subsampling)?;
-        Some(PlaneSizes { sizes, components, factor })
+        let picture = (self.width, self.height);
+        let mut factor = most;
+        loop {
+            let sizes = plane_sizes(picture, factor, subsampling)?;
+            if factor == 1 || is_decoded(sizes[0], picture, factor) {
+                return Some(PlaneSizes { sizes, components, factor });
+            }
+            factor /= 2;
+        }
     }
 
     /// Decodes into planes laid out as [`planes`](Self::planes) has said, whose capacity is reused.
@@ -154,7 +165,8 @@ impl<'d> Jpeg<'d> {
         let marked = mark_last_row(&mut out[0], pitch);
         // SAFETY: each plane is written row by row, its stride apart. Its size is that of
         // tj3YUVPlaneWidth and tj3YUVPlaneHeight for the scaled picture (a test compares them), whose
-        // size and subsampling were read by the same library from the same bytes.
+        // size and subsampling were read by the same library from the same bytes; and no larger than
+        // what it decodes, so that it reads no further than its own buffers either.
         let code = unsafe {
             tj::tj3DecompressToYUVPlanes8(
                 self.instance.as_ptr(),
@@ -206,6 +218,14 @@ fn plane_sizes(
         step: (factor, factor),
     };
     Some([luma, chroma, chroma])
+}
+
+/// Whether so many samples of luma are decoded of a picture at this scale. Padded to a multiple of the
+/// chroma's they can be more, and then the library copies what lies behind its buffer's rows. At full size
+/// they never are: blocks of 8 samples are such multiples.
+fn is_decoded(luma: PlaneSize, picture: (u32, u32), factor: u32) -> bool {
+    let decoded = |pixels: u32| pixels.div_ceil(BLOCK) * (BLOCK / factor);
+    luma.samples.0 <= decoded(picture.0) && luma.samples.1 <= decoded(picture.1)
 }
 
 /// How a JPEG's planes lie; see [`Jpeg::planes`].

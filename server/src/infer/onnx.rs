@@ -15,7 +15,12 @@ use ort::{
     },
 };
 
-use super::{InferError, ModelInfo, declared::Declared, model, network::Network};
+use super::{
+    InferError, ModelInfo,
+    declared::Declared,
+    model,
+    network::{Network, Size},
+};
 use crate::{
     config::ModelConfig,
     decode::one_line,
@@ -95,44 +100,42 @@ impl OnnxModel {
         })
     }
 
-    /// A worker's network. Its memory is in place: it has run every input that a picture can get, at
-    /// every batch size.
+    /// A worker's network, which has run every input that a picture can get: one picture of each, and
+    /// full batches of the usual ones.
     ///
     /// # Errors
     /// When the session cannot be made or a run fails.
     pub fn network(&self) -> Result<Network, InferError> {
         let session = open_session(&self.environment, &self.bytes, &self.path)?;
         let mut network = Network::new(session, self.half, self.batch);
-        for (input, batches) in self.inputs() {
-            for pictures in (1..=batches).rev() {
-                let dims = network.try_out(input, pictures)?;
-                if dims.first() != Some(&(pictures as i64)) {
-                    return Err(InferError::Batch(format!(
-                        "{pictures} pictures gave an output of {dims:?}"
-                    )));
-                }
+        let (rare, usual) = self.inputs();
+        for input in rare {
+            network.try_out(input, 1)?;
+        }
+        for (input, pictures) in usual.into_iter().flat_map(|i| [(i, 1), (i, self.batch)]) {
+            let dims = network.try_out(input, pictures)?;
+            if dims.first() != Some(&(pictures as i64)) {
+                return Err(InferError::Batch(format!(
+                    "{pictures} pictures gave an output of {dims:?}"
+                )));
             }
         }
         Ok(network)
     }
 
-    /// Every input size (width, height in pixels) that a picture can get, and up to how many pictures
-    /// of it are tried at once: the usual ones in every number and last, so that their memory is what
-    /// stays, the others alone.
-    fn inputs(&self) -> Vec<((u32, u32), usize)> {
+    /// Every input size (width, height in pixels) that a picture can get: the rare ones, and those of
+    /// cameras, whose memory is to stay.
+    fn inputs(&self) -> (Vec<Size>, Vec<Size>) {
         let whole = self.info.input;
-        let mut usual = vec![whole];
-        let mut inputs = Vec::new();
+        let (mut rare, mut usual) = (Vec::new(), vec![whole]);
         if let Some(stride) = self.adaptive {
             usual.extend(USUAL_PICTURES.map(|(w, h)| self.letterbox((w * 1000, h * 1000)).input));
             let sides = |limit: u32| (stride..=limit).step_by(stride as usize);
             let all =
                 sides(whole.1).map(|h| (whole.0, h)).chain(sides(whole.0).map(|w| (w, whole.1)));
-            inputs.extend(all.filter(|input| !usual.contains(input)).map(|input| (input, 1)));
+            rare.extend(all.filter(|input| !usual.contains(input)));
         }
-        usual.dedup();
-        inputs.extend(usual.into_iter().map(|input| (input, self.batch)));
-        inputs
+        (rare, usual)
     }
 
     /// How a picture of this size (width, height in pixels, both positive) is laid into the input.

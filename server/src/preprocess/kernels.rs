@@ -318,7 +318,9 @@ mod tests {
             taps.prepare(Axis::plain(length), length, scaled);
             let run = |simd: Simd| {
                 let mut out = vec![f32::NAN; (scaled as usize).next_multiple_of(LANES)];
-                simd.scale((&upper, &lower, weight), &taps, &mut Vec::new(), &mut out);
+                // A longer row before leaves its values behind the end of this one.
+                let mut line = vec![1e30; 1000];
+                simd.scale((&upper, &lower, weight), &taps, &mut line, &mut out);
                 out.truncate(scaled as usize);
                 let mut rgb = vec![f32::NAN; 3 * out.len()];
                 let (r, rest) = rgb.split_at_mut(out.len());

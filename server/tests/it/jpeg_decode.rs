@@ -8,6 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use turbojpeg_sys as tj;
 use vedette_server::{
     decode::{Decoder, FrameLimits, JpegDecode, Pixels},
     frame::{Layout, Picture},
@@ -180,4 +181,116 @@ fn both_ways_agree_on_a_larger_collection() {
     }
     println!("{pictures} pictures, mean difference {:.3}", sum / pictures);
     assert!(pictures > 0.0 && sum / pictures < SAME_SIZE_TOLERANCE, "{sum} over {pictures}");
+}
+
+/// Largest mean difference on ramps of two levels per pixel, in levels of 256: right interpolation keeps
+/// ramps, but for the borders, where samples are clamped over half of one. Chroma that is off by half a sample
+/// differs by 0.8 levels and more for each pixel that a sample covers.
+fn ramp_tolerance(subsampling: i32, factor: u32) -> f64 {
+    let pixels = match subsampling {
+        tj::TJSAMP_TJSAMP_444 | tj::TJSAMP_TJSAMP_GRAY => 1,
+        tj::TJSAMP_TJSAMP_411 | tj::TJSAMP_TJSAMP_441 => 4,
+        _ => 2,
+    };
+    0.3 + 0.35 * f64::from(factor * pixels)
+}
+
+/// Brightness and colour that change steadily across the picture, in RGB.
+fn ramp(width: u32, height: u32) -> Vec<u8> {
+    let pixels = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+    pixels.flat_map(|(x, y)| [20 + 2 * x, 220 - 2 * y, 30 + x + y].map(|v| v as u8)).collect()
+}
+
+/// A JPEG in one of libjpeg-turbo's subsamplings, which says that it is to be turned.
+fn encode(rgb: &[u8], (width, height): (u32, u32), subsampling: i32, orientation: u8) -> Picture {
+    let mut jpeg = std::ptr::null_mut();
+    let mut size = 0;
+    // SAFETY: the library compresses `width * height` pixels of 3 bytes out of `rgb` into memory that it
+    // allocates itself; it is copied before it is freed.
+    let mut data = unsafe {
+        let handle = tj::tj3Init(tj::TJINIT_TJINIT_COMPRESS as i32);
+        tj::tj3Set(handle, tj::TJPARAM_TJPARAM_SUBSAMP as i32, subsampling);
+        tj::tj3Set(handle, tj::TJPARAM_TJPARAM_QUALITY as i32, 98);
+        assert_eq!(rgb.len(), (width * height * 3) as usize);
+        let (width, height) = (width as i32, height as i32);
+        let format = tj::TJPF_TJPF_RGB;
+        let code = tj::tj3Compress8(
+            handle,
+            rgb.as_ptr(),
+            width,
+            0,
+            height,
+            format,
+            &raw mut jpeg,
+            &raw mut size,
+        );
+        assert_eq!(code, 0);
+        let data = std::slice::from_raw_parts(jpeg, size as usize).to_vec();
+        tj::tj3Free(jpeg.cast());
+        tj::tj3Destroy(handle);
+        data
+    };
+    let mut exif =
+        b"\xFF\xE1\x00\x22Exif\0\0MM\0\x2A\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
+    exif.extend([orientation, 0, 0, 0, 0, 0, 0]);
+    data.splice(2..2, exif);
+    Picture { data: Bytes::from(data), layout: Layout::Encoded }
+}
+
+/// The tensor of a picture scaled to fit a square.
+fn square(decoder: &mut Decoder, picture: &Picture, side: u32) -> Vec<f32> {
+    let letterbox = |size| Letterbox::fit(size, (side, side), Align::TopLeft);
+    let upright = decoder.decode(picture, |size| letterbox(size).scaled).expect("decodes");
+    let letterbox = letterbox((upright.width, upright.height));
+    let mut tensor = vec![f32::NAN; values(letterbox.input)];
+    Preprocessor::default().run(&upright.pixels, &letterbox, &SPEC, &mut tensor);
+    tensor
+}
+
+/// Odd sizes, every subsampling, every turn, every scale.
+#[test]
+fn planes_lie_where_the_pixels_do() {
+    let mut full = Decoder::new(LIMITS, JpegDecode::Full);
+    let mut scaled = Decoder::new(LIMITS, JpegDecode::Scaled);
+    let mut worst = 0.0_f64;
+    for size in [(93, 61), (64, 48), (95, 77), (33, 95)] {
+        let rgb = ramp(size.0, size.1);
+        for subsampling in tj::TJSAMP_TJSAMP_444..=tj::TJSAMP_TJSAMP_441 {
+            for orientation in 1..=8 {
+                let picture = encode(&rgb, size, subsampling, orientation);
+                for factor in [1, 2, 4, 8] {
+                    let side = size.0.max(size.1).div_ceil(factor);
+                    let expected = square(&mut full, &picture, side);
+                    let got = square(&mut scaled, &picture, side);
+                    let difference = mean_difference(&expected, &got);
+                    worst = worst.max(difference / f64::from(factor));
+                    assert!(
+                        difference < ramp_tolerance(subsampling, factor),
+                        "{size:?}, subsampling {subsampling}, turned {orientation}, 1/{factor}: {difference}"
+                    );
+                }
+            }
+        }
+    }
+    println!("worst mean difference {worst:.2} times the factor");
+}
+
+/// The smallest pictures, whose padded planes are larger than what is decoded.
+#[test]
+fn pictures_of_a_few_pixels_decode_at_every_scale() {
+    let mut scaled = Decoder::new(LIMITS, JpegDecode::Scaled);
+    for (width, height) in
+        (1..=17).flat_map(|side| [(side, 1), (1, side), (side, 17), (side, 4000)])
+    {
+        let rgb = vec![90; (width * height * 3) as usize];
+        for subsampling in tj::TJSAMP_TJSAMP_444..=tj::TJSAMP_TJSAMP_441 {
+            let picture = encode(&rgb, (width, height), subsampling, 1);
+            for side in [1, 2, 400] {
+                let tensor = square(&mut scaled, &picture, side);
+                // Neither stale nor foreign memory: one gray level, and the padding.
+                let foreign = tensor.iter().find(|&&v| (v - 90.0).abs() > 1.0 && v != SPEC.pad);
+                assert_eq!(foreign, None, "{width}x{height}, subsampling {subsampling}, to {side}");
+            }
+        }
+    }
 }

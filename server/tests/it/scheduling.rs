@@ -1,5 +1,6 @@
 //! Who is computed when, in simulated time: the server's own admission and scheduler between simulated
-//! cameras and workers that take exactly as long as they should. No thread, no sleep, no clock.
+//! cameras and workers that take exactly as long as they should. No thread, no sleep; the clock is read
+//! once, for an instant to count from.
 
 use std::{
     cmp::Ordering,
@@ -9,6 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use crossbeam_channel::Receiver;
 use proptest::prelude::*;
 use tokio::sync::mpsc;
 use vedette_proto::camera_ai::Outcome as Wire;
@@ -102,6 +104,8 @@ struct Simulation {
     events: BinaryHeap<Due>,
     admission: Arc<Admission>,
     metrics: Arc<Metrics>,
+    /// Wake-ups under way, as the workers' channel holds them.
+    woken: Receiver<()>,
     workers: Vec<Option<Taken>>,
     cost: Duration,
     cameras: Vec<Camera>,
@@ -113,7 +117,7 @@ struct Simulation {
 impl Simulation {
     fn new(workers: usize, cost: Duration, plans: &[Plan], end: Duration) -> Self {
         let metrics = Arc::new(Metrics::new());
-        let (admission, _woken) = Admission::new(plans.len(), Arc::clone(&metrics));
+        let (admission, woken) = Admission::new(plans.len(), Arc::clone(&metrics));
         let cameras: Vec<_> = plans
             .iter()
             .map(|&plan| {
@@ -140,6 +144,7 @@ impl Simulation {
             events,
             admission,
             metrics,
+            woken,
             workers,
             cost,
             cameras,
@@ -189,11 +194,14 @@ impl Simulation {
             if self.workers[worker].is_some() {
                 continue;
             }
-            let mut taken = Vec::new();
-            self.admission.take(1, self.start + self.now, &mut taken);
-            if let Some(frame) = taken.pop() {
-                self.workers[worker] = Some(frame);
-                self.events.push(Due(self.now + self.cost, Event::Done(worker)));
+            // As the pipeline does: a worker looks for a frame once for each wake-up.
+            while self.workers[worker].is_none() && self.woken.try_recv().is_ok() {
+                let mut taken = Vec::new();
+                self.admission.take(1, self.start + self.now, &mut taken);
+                if let Some(frame) = taken.pop() {
+                    self.workers[worker] = Some(frame);
+                    self.events.push(Due(self.now + self.cost, Event::Done(worker)));
+                }
             }
         }
         let idle = self.workers.iter().any(Option::is_none);
