@@ -86,13 +86,14 @@ impl PlaneBuffers {
         orientation: Orientation,
     ) -> Option<Planar<'_>> {
         let turn = Turn::new(orientation);
-        if orientation != Orientation::NoTransforms {
+        let buffers = if orientation == Orientation::NoTransforms {
+            &self.stored
+        } else {
             for (index, size) in sizes.iter().enumerate() {
                 turn.apply::<1>(&self.stored[index], size.samples, &mut self.turned[index]);
             }
-        }
-        let buffers =
-            if orientation == Orientation::NoTransforms { &self.stored } else { &self.turned };
+            &self.turned
+        };
         let plane = |index: usize| {
             let (columns, rows) = turn.axes(*sizes.get(index)?, picture);
             Some(Plane { samples: buffers.get(index)?, columns, rows })

@@ -112,7 +112,11 @@ impl OnnxModel {
         for input in rare {
             network.try_out(input, 1)?;
         }
-        for (input, pictures) in usual.into_iter().flat_map(|i| [(i, 1), (i, self.batch)]) {
+        let mut runs: Vec<_> =
+            usual.into_iter().flat_map(|input| [(input, 1), (input, self.batch)]).collect();
+        // One picture is a full batch where batches are of one.
+        runs.dedup();
+        for (input, pictures) in runs {
             let dims = network.try_out(input, pictures)?;
             if dims.first() != Some(&(pictures as i64)) {
                 return Err(InferError::Batch(format!(
