@@ -8,7 +8,7 @@ use super::{
     fleet::{FleetArgs, LinkArgs, MAX_CAMERAS, ServerArgs, SloArgs},
     values::{positive_seconds, seconds},
 };
-use crate::config::{JsonTarget, Outputs, RunConfig, Scenario, SelfTest};
+use crate::config::{JsonTarget, Outputs, RunConfig, SelfTest};
 
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
@@ -75,13 +75,8 @@ impl TryFrom<RunArgs> for (RunConfig, Outputs) {
     type Error = String;
 
     fn try_from(args: RunArgs) -> Result<Self, String> {
-        let fleet = args.fleet;
-        let mut scenario = Scenario::uniform(args.cameras, fleet.fps, args.warmup, args.seconds);
-        (scenario.phases, scenario.seed) = (fleet.phases()?, args.seed);
-        for group in &mut scenario.groups {
-            (group.jitter, group.pictures) = (fleet.jitter()?, fleet.pictures());
-            group.budget_ms = fleet.budget_ms;
-        }
+        let mut scenario = args.fleet.scenario(args.cameras, args.warmup, args.seconds)?;
+        scenario.seed = args.seed;
         let config = RunConfig {
             target: args.server.into(),
             scenario,
