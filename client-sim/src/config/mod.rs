@@ -1,6 +1,7 @@
 //! What to do, checked: the command line's meaning, with units and limits.
 
 mod addr;
+mod credentials;
 mod scenario;
 
 use std::{fmt, io, path::PathBuf, str::FromStr, time::Duration};
@@ -9,6 +10,7 @@ use crate::error::SimError;
 
 pub use self::{
     addr::{DEFAULT_PORT, ServerAddr},
+    credentials::Credentials,
     scenario::{Behaviour, Burst, Group, PictureSource, Rogue, Scenario},
 };
 
@@ -38,6 +40,8 @@ pub struct Target {
     pub addr: ServerAddr,
     /// How long it may take to accept a connection, and to describe itself.
     pub connect: Duration,
+    /// How to prove this client and to check the server.
+    pub credentials: Credentials,
 }
 
 /// How cameras share connections.
