@@ -20,6 +20,7 @@ use crate::{
     config::{Connections, PictureSource, RunConfig, Scenario, SelfTest, Size},
     connect::{connect, connect_many, endpoint, server_info},
     error::SimError,
+    machine,
     meter::{Reading, Usage},
     pacer::Pacer,
     progress,
@@ -179,7 +180,10 @@ pub async fn play(
         interrupted_after,
         cameras: results,
         timeline,
-        rogues: rogues.figures().await,
+        rogues: match rogues {
+            Some(rogues) => rogues.figures().await,
+            None => Vec::new(),
+        },
         usage,
         self_test: None,
     };
@@ -216,6 +220,7 @@ async fn channels(config: &RunConfig, cameras: u32) -> Result<Vec<Channel>, SimE
         Connections::PerCamera => cameras,
         Connections::Shared(count) => count.min(cameras),
     };
+    machine::allow_open_files();
     connect_many(&endpoint(&config.target)?, &config.target, count).await
 }
 
