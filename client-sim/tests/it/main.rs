@@ -10,3 +10,4 @@ mod rogue;
 mod run;
 mod self_test;
 mod tls;
+mod video;
