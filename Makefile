@@ -32,7 +32,7 @@ fmt: ## Check formatting
 lint: ## Clippy with warnings as errors, shell and Python syntax
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	bash -n deploy/demo.sh .ci/run
-	$(PYTHON) -m compileall -q models/*.py benches/accuracy server/tests/reference
+	$(PYTHON) -m compileall -q models/*.py benches/accuracy benches/peers server/tests/reference
 
 unit: ## All tests (set up first)
 	$(PYTHON) -m unittest discover -s models
