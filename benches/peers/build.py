@@ -71,6 +71,16 @@ def run(what: str, command: list[str]) -> str:
     return done.stdout
 
 
+def show(what: str, command: list[str]) -> None:
+    """Runs a step that may take minutes and tells what it does itself."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, check=False)
+    except OSError as error:
+        raise CannotRun(f"{what}: {command[0]}: {error.strerror}") from error
+    if done.returncode != 0:
+        raise CannotRun(f"{what} failed; its output is above")
+
+
 def older(made: Path, sources: list[Path]) -> bool:
     """Whether a file has to be made again."""
     if not made.exists():
@@ -130,7 +140,7 @@ def build_ours(*, compile_ours: bool) -> None:
         "client-sim",
     ]
     if compile_ours:
-        run("building ours", command)
+        show("building ours", command)
     for program in ("vedette-server", "client-sim"):
         if not (ROOT / "target" / "release" / program).is_file():
             raise CannotRun(f"no target/release/{program}: run {' '.join(command)}")
@@ -139,8 +149,7 @@ def build_ours(*, compile_ours: bool) -> None:
 def build_all(*, compile_ours: bool) -> None:
     """Everything; quick when nothing has changed."""
     check_packages()
-    setup = [sys.executable, "models/setup.py", "--quiet", "--python-env", "accuracy"]
-    run("set-up", setup)
+    show("set-up", [sys.executable, "models/setup.py", "--python-env", "accuracy"])
     generate_python()
     build_cpp()
     build_ours(compile_ours=compile_ours)

@@ -84,7 +84,7 @@ SPINNING = (
     ),
     Server(OURS, "Vedette", "#111111", vedette(), ours=True),
     Server(
-        "async_cpp_cores", "asynchronous C++, worker per core", "#8a3ab9",
+        "async_cpp_cores", f"asynchronous C++, {cores()} workers", "#8a3ab9",
         cpp("async_cpp", cores()),
     ),
 )  # fmt: skip

@@ -41,8 +41,11 @@ class Scale:
         self.cameras = max((point.cameras for point in points), default=1)
         low = min((point.low_ms for point in points), default=5.0)
         high = max((point.high_ms for point in points), default=100.0)
-        self.low = math.floor(math.log10(max(low, 0.1)))
-        self.high = max(math.ceil(math.log10(max(high, 0.1))), 3)
+        self.ticks = [10.0**power * step for power in range(-1, 6) for step in (1, 2, 5)]
+        below = [ms for ms in self.ticks if ms <= low] or self.ticks[:1]
+        above = [ms for ms in self.ticks if ms >= max(high, 200.0)] or self.ticks[-1:]
+        self.ticks = [ms for ms in self.ticks if below[-1] <= ms <= above[0]]
+        self.low, self.high = math.log10(below[-1]), math.log10(above[0])
 
     def x(self, cameras: float) -> float:
         """Across."""
@@ -50,7 +53,7 @@ class Scale:
 
     def y(self, ms: float) -> float:
         """Down."""
-        share = (math.log10(max(ms, 0.1)) - self.low) / (self.high - self.low)
+        share = (math.log10(max(ms, 10**self.low)) - self.low) / (self.high - self.low)
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
 
 
@@ -82,12 +85,13 @@ def axes(scale: Scale) -> list[str]:
     """Grid, numbers and titles of both axes."""
     right, floor = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = []
-    for power in range(scale.low, scale.high + 1):
-        y = scale.y(10.0**power)
-        shown = f"{10**power / 1000:g} s" if power >= 3 else f"{10.0**power:g} ms"
+    for ms in scale.ticks:
+        y = scale.y(ms)
+        shown = f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms"
         parts.append(stroke(LEFT, y, right, y, f'stroke="{FAINT}"'))
         parts.append(text(LEFT - 8, y + 4, shown, anchor="end"))
-    for cameras in range(0, scale.cameras + 1, max(1, scale.cameras // 8)):
+    step = next(step for step in (1, 2, 5, 10, 20, 50) if step * 10 >= scale.cameras or step == 50)
+    for cameras in range(0, scale.cameras + 1, step):
         x = scale.x(cameras)
         parts.append(stroke(x, floor, x, floor + 5, f'stroke="{INK}"'))
         parts.append(text(x, floor + 20, str(cameras), anchor="middle"))

@@ -217,7 +217,19 @@ def below_mark(results: Results, other: Server) -> Mark:
         return Mark(promise, f"not at {', '.join(lost)}", held=False)
     if untried:
         return Mark(promise, f"not tried at {', '.join(untried)}", held=None)
-    return Mark(promise, f"at all of {', '.join(map(str, counts))}", held=True)
+    found = f"at all of {', '.join(map(str, counts))}{left_out(results, counts)}"
+    return Mark(promise, found, held=True)
+
+
+def left_out(results: Results, counts: Sequence[int]) -> str:
+    """Where ours kept its answers early by giving fewer of them."""
+    shares = []
+    for cameras in counts:
+        runs = results.runs(CPU, OURS, cameras)
+        if lost := median(sample.unanswered for sample in runs):
+            share = 100 * lost / max(median(sample.sent for sample in runs), 1)
+            shares.append(f"{figure(share)} % at {cameras}")
+    return f"; Vedette gave no answer to {', '.join(shares)}" if shares else ""
 
 
 def given_up(results: Results, key: str, cameras: int) -> bool:
