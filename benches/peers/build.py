@@ -1,4 +1,4 @@
-"""Makes what the comparison runs: the environment, the generated gRPC code, the C++ servers, ours."""
+"""Makes what the comparison runs: environment, generated gRPC code, the C++ servers, ours."""
 
 from __future__ import annotations
 

@@ -50,6 +50,11 @@ def python_versions() -> str:
     return output([str(PYTHON), "-c", code])
 
 
+def grpc_version() -> str:
+    """Of the C++ servers' library."""
+    return output(["pkg-config", "--modversion", "grpc++"])
+
+
 def facts() -> dict[str, str]:
     """Name and value, in the order of the page."""
     return {
@@ -58,7 +63,7 @@ def facts() -> dict[str, str]:
         "kernel": platform.release(),
         "Vedette": output([str(ROOT / "target" / "release" / "vedette-server"), "--version"]),
         "Rust": output(["rustc", "--version"]),
-        "C++": f"{output(['g++', '--version'])}, gRPC {output(['pkg-config', '--modversion', 'grpc++'])}",
+        "C++": f"{output(['g++', '--version'])}, gRPC {grpc_version()}",
         "Python": python_versions(),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     }

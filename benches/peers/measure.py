@@ -111,12 +111,14 @@ def wait_for_start(server: subprocess.Popen[bytes], log: Path) -> None:
 
 def stop(server: subprocess.Popen[bytes]) -> None:
     """Asks the server to stop, then ends what is left of its process group."""
-    server.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        server.wait(STOP_SECONDS)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(server.pid, signal.SIGKILL)
-    server.wait()
+    try:
+        server.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(STOP_SECONDS)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from samples import INVALID, SLO_MS, Sample, Store, bracket, collapsed, median
 from table import Table, figure, trials
 
 NOT_TRIED = "-"
+NOT_MEASURED = "Not measured."
 Pick = Callable[[Sample], float | None]
 
 
@@ -276,7 +277,7 @@ def about_processes(results: Results) -> str:
     best = best_of(results, CPU, ("pool_python", "reuseport_python"))
     ours = results.fits(CPU, OURS)
     if best is None or ours is None:
-        return "Not measured."
+        return NOT_MEASURED
     theirs = results.fits(CPU, best) or 0
 
     def at(key: str, pick: Pick) -> float | None:
@@ -301,7 +302,7 @@ def about_language(results: Results) -> str:
         results.fits(CPU, key) for key in ("sync_python", "asyncio_python", "sync_cpp")
     )
     if best_async is None or python is None or event_loop is None or cpp is None:
-        return "Not measured."
+        return NOT_MEASURED
     asynchronous = results.fits(CPU, best_async) or 0
     language = cpp - python
     asynchrony = asynchronous - cpp
@@ -322,7 +323,7 @@ def about_inference(results: Results) -> str:
     best = best_of(results, REAL, ("asyncio_python", "pool_python"))
     same, ours = results.fits(REAL, SAME_WORK), results.fits(REAL, OURS)
     if best is None or same is None or ours is None:
-        return "Not measured."
+        return NOT_MEASURED
     shared = set(results.counts(REAL, OURS)) & set(results.counts(REAL, SAME_WORK))
     fitting = [n for n in shared & set(results.counts(REAL, best)) if n <= min(same, ours)]
     first = (
@@ -338,7 +339,10 @@ def about_inference(results: Results) -> str:
         spoken(results.middle(REAL, key, cameras, lambda run: run.cpu_ms), "ms")
         for key in (best, SAME_WORK, OURS)
     ]
-    return f"{first} At {cameras} cameras an answer takes {costs[0]}, {costs[1]} and {costs[2]} of CPU."
+    there, same_work, default = costs
+    return (
+        f"{first} At {cameras} cameras an answer takes {there}, {same_work} and {default} of CPU."
+    )
 
 
 def answers(results: Results) -> dict[str, str]:

@@ -212,7 +212,8 @@ def conclude(results: report.Results, folder: Path, unfinished: str) -> bool:
     for mark in judged:
         say(f"{mark.verdict()}: {mark.promise}: {mark.found}")
     for question, words in report.answers(results).items():
-        say(f"{question} {words}")
+        if words != report.NOT_MEASURED:
+            say(f"{question} {words}")
     for note in report.notes(results):
         say(note)
     folder.mkdir(parents=True, exist_ok=True)
