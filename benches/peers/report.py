@@ -307,9 +307,9 @@ def about_language(results: Results) -> str:
     language = cpp - python
     asynchrony = asynchronous - cpp
     if language == asynchrony:
-        verdict = "both weigh the same"
+        verdict = "both add the same"
     else:
-        verdict = f"the {'language' if language > asynchrony else 'asynchrony'} weighs more"
+        verdict = f"the {'language' if language > asynchrony else 'asynchrony'} adds more"
     return (
         f"With a thread per stream, Python serves {python} cameras and C++ {cpp}; asynchronous "
         f"Python serves {event_loop} and asynchronous C++ {asynchronous}. "
