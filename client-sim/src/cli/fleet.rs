@@ -9,8 +9,8 @@ use super::values::{
 };
 use crate::{
     config::{
-        self, Connections, PictureSource, RAMP_CAMERAS, RAMP_EVERY, Reconnect, ServerAddr, Size,
-        Slo, Target,
+        self, Connections, PictureSource, RAMP_CAMERAS, RAMP_EVERY, Reconnect, Scenario,
+        ServerAddr, Size, Slo, Target,
     },
     schedule::Phases,
 };
@@ -19,7 +19,7 @@ use crate::{
 pub(super) const MAX_CAMERAS: i64 = config::MAX_CAMERAS as i64;
 
 /// Most threads of the simulator's runtime.
-const MAX_THREADS: i64 = 256;
+pub(super) const MAX_THREADS: i64 = 256;
 
 /// How the cameras' start times lie to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -115,6 +115,22 @@ pub(super) struct SloArgs {
 }
 
 impl FleetArgs {
+    /// The flags' scenario for `cameras` cameras.
+    pub(super) fn scenario(
+        &self,
+        cameras: u32,
+        warmup: Duration,
+        measured: Duration,
+    ) -> Result<Scenario, String> {
+        let mut scenario = Scenario::uniform(cameras, self.fps, warmup, measured);
+        scenario.phases = self.phases()?;
+        for group in &mut scenario.groups {
+            (group.jitter, group.pictures) = (self.jitter()?, self.pictures());
+            group.budget_ms = self.budget_ms;
+        }
+        Ok(scenario)
+    }
+
     pub(super) fn phases(&self) -> Result<Phases, String> {
         let ramp_is_set = self.ramp_cameras.is_some() || self.ramp_every_ms.is_some();
         if self.phase != Phase::Ramp && ramp_is_set {

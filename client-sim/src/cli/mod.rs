@@ -2,6 +2,7 @@
 
 mod fleet;
 mod run;
+mod selftest;
 mod values;
 
 use std::{path::PathBuf, time::Duration};
@@ -9,7 +10,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::CommandFactory as _;
 use clap::{Args, Parser, Subcommand, error::ContextKind, error::ContextValue, error::ErrorKind};
 
-use self::{fleet::ServerArgs, run::RunArgs, values::positive_seconds};
+use self::{fleet::ServerArgs, run::RunArgs, selftest::SelfTestArgs, values::positive_seconds};
 use crate::config::{Command, DetectConfig, DrawConfig, Size};
 use crate::scene;
 
@@ -34,6 +35,12 @@ enum Job {
     /// itself was the bottleneck, so that nothing is known about the server.
     /// Exit code: 0 pass, 1 fail, 2 invalid or could not run, 130 interrupted.
     Run(Box<RunArgs>),
+    /// Play a fleet against a server in this process that answers at once.
+    ///
+    /// What is slow then is the simulator itself: on this machine it cannot judge any server by a
+    /// stricter limit.
+    /// Exit code: 0 when it holds --slo-max-ms, 2 when not or when it could not run.
+    Selftest(Box<SelfTestArgs>),
     /// Send pictures and print what the server sees in them.
     ///
     /// Exit code: 0 when every picture was answered OK, 1 when one was not, 2 when a picture could
@@ -113,7 +120,7 @@ where
 /// clap's message and suggestion on one line, and where to read on.
 fn one_line(error: &clap::Error, job: Option<&str>) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "name a job: run, detect or draw; see client-sim --help".to_owned();
+        return "name a job: run, selftest, detect or draw; see client-sim --help".to_owned();
     }
     let text = error.to_string();
     // The message proper ends at the first empty line; missing arguments are listed below it.
@@ -150,6 +157,10 @@ impl TryFrom<Job> for Command {
             Job::Run(args) => {
                 let (config, outputs) = (*args).try_into()?;
                 Self::Run(Box::new(config), outputs)
+            }
+            Job::Selftest(args) => {
+                let (config, json) = (*args).try_into()?;
+                Self::SelfTest(Box::new(config), json)
             }
             Job::Detect(args) => Self::Detect(DetectConfig {
                 target: args.server.into(),

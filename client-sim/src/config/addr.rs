@@ -12,6 +12,13 @@ pub struct ServerAddr {
     tls: bool,
 }
 
+impl Default for ServerAddr {
+    /// This machine, at [`DEFAULT_PORT`].
+    fn default() -> Self {
+        Self { authority: format!("127.0.0.1:{DEFAULT_PORT}"), tls: false }
+    }
+}
+
 impl ServerAddr {
     /// The address as a URI.
     #[must_use]

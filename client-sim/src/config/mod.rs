@@ -27,6 +27,8 @@ pub const MIN_DRAWN_SIDE: u32 = 16;
 pub enum Command {
     /// Simulate a fleet and judge the answers.
     Run(Box<RunConfig>, Outputs),
+    /// Play a fleet against a server that answers at once.
+    SelfTest(Box<RunConfig>, Option<JsonTarget>),
     /// Show what the server sees in pictures.
     Detect(DetectConfig),
     /// Write the built-in pictures to a folder.

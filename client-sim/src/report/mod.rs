@@ -2,6 +2,7 @@
 
 pub mod capacity;
 pub mod schema;
+pub mod selftest;
 mod table;
 
 use std::{fs, time::Duration};

@@ -5,3 +5,4 @@
 mod cli;
 mod fake;
 mod run;
+mod self_test;
