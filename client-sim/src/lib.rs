@@ -31,6 +31,8 @@ pub mod source;
 pub mod stats;
 pub mod stream;
 pub mod timeline;
+pub mod tls;
+pub mod token;
 pub mod validity;
 pub mod verdict;
 

@@ -33,6 +33,7 @@ use crate::{
     self_test,
     source::{PictureSet, draw_pictures, read_folder},
     timeline::FleetTimeline,
+    token::Token,
     verdict::counted,
 };
 
@@ -131,6 +132,7 @@ pub async fn play(
     let start = clock::now() + START_LEAD;
     let fleet = Arc::new(Fleet {
         schedule: schedule.clone(),
+        token: Token::of(&config.target)?,
         pacer: Pacer::start(schedule.clone(), start).map_err(SimError::Runtime)?,
         loads: loads(&config.scenario, prepared),
         start,

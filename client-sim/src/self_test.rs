@@ -4,7 +4,7 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use crate::{
-    config::{Group, RunConfig, Scenario, SelfTest},
+    config::{Credentials, Group, RunConfig, Scenario, SelfTest},
     error::SimError,
     null_server::NullServer,
     report::schema::{Report, SelfTestFigures},
@@ -32,6 +32,7 @@ pub async fn play(config: &RunConfig, prepared: &Prepared) -> Result<Report, Sim
     let server = NullServer::start().map_err(SimError::Runtime)?;
     let mut config = RunConfig { self_test: SelfTest::Never, quiet: true, ..config.clone() };
     config.target.addr = server.server_addr();
+    config.target.credentials = Credentials::default();
     config.scenario.rogues.clear();
     boxed(&config, prepared).await
 }

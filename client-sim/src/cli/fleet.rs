@@ -9,8 +9,8 @@ use super::values::{
 };
 use crate::{
     config::{
-        self, Connections, PictureSource, RAMP_CAMERAS, RAMP_EVERY, Reconnect, Scenario,
-        ServerAddr, Size, Slo, Target,
+        self, Connections, Credentials, PictureSource, RAMP_CAMERAS, RAMP_EVERY, Reconnect,
+        Scenario, ServerAddr, Size, Slo, Target,
     },
     schedule::Phases,
 };
@@ -42,6 +42,30 @@ pub(super) struct ServerArgs {
     /// Keep trying to connect, and wait for the server's description, for this long, in seconds
     #[arg(long, default_value = "5", value_name = "SECONDS", value_parser = positive_seconds)]
     pub(super) connect_seconds: Duration,
+    #[command(flatten)]
+    credentials: CredentialArgs,
+}
+
+/// How to prove this client to the server and to check the server.
+#[derive(Debug, Args)]
+struct CredentialArgs {
+    /// Trust the certificate authorities in this PEM file, with an https:// address; without it,
+    /// those that the system trusts
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Name in the server's certificate, when it differs from the address
+    #[arg(long, value_name = "NAME")]
+    tls_domain: Option<String>,
+    /// Show the server this client certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the client certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Send the token in this file with every call, as `authorization: Bearer ...`; read again for
+    /// each new stream
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 /// What cameras send and when, for fleets of cameras that are all alike.
@@ -172,7 +196,15 @@ impl LinkArgs {
 
 impl From<ServerArgs> for Target {
     fn from(args: ServerArgs) -> Self {
-        Self { addr: args.addr, connect: args.connect_seconds }
+        let given = args.credentials;
+        let credentials = Credentials {
+            ca: given.tls_ca,
+            domain: given.tls_domain,
+            cert: given.tls_cert,
+            key: given.tls_key,
+            token_file: given.token_file,
+        };
+        Self { addr: args.addr, connect: args.connect_seconds, credentials }
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     values::{connections, positive_millis, positive_seconds, seconds},
 };
 use crate::config::{
-    Connections, JsonTarget, Reconnect, RunConfig, SelfTest, ServerAddr, Slo, Target,
+    Connections, Credentials, JsonTarget, Reconnect, RunConfig, SelfTest, ServerAddr, Slo, Target,
 };
 
 /// How long the built-in server may take to answer before its frames count as lost.
@@ -60,7 +60,7 @@ impl TryFrom<SelfTestArgs> for (RunConfig, Option<JsonTarget>) {
         // The test puts its own server's address here.
         let addr = ServerAddr::default();
         let config = RunConfig {
-            target: Target { addr, connect: CONNECT },
+            target: Target { addr, connect: CONNECT, credentials: Credentials::default() },
             scenario,
             connections: args.connections,
             reconnect: Reconnect { enabled: false, max_gap: Duration::ZERO },

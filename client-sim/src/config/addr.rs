@@ -32,6 +32,12 @@ impl ServerAddr {
         self.tls
     }
 
+    /// Host and port.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
     /// The host alone, without brackets around an IPv6 address.
     #[must_use]
     pub fn host(&self) -> &str {

@@ -1,6 +1,7 @@
 //! What to do, checked: the command line's meaning, with units and limits.
 
 mod addr;
+mod credentials;
 mod scenario;
 mod scenario_file;
 
@@ -10,6 +11,7 @@ use crate::error::SimError;
 
 pub use self::{
     addr::{DEFAULT_PORT, ServerAddr},
+    credentials::Credentials,
     scenario::{Behaviour, Burst, Group, PictureSource, Rogue, Scenario},
     scenario_file::{
         MAX_CAMERAS, MAX_FPS, MAX_SECONDS, MIN_FPS, RAMP_CAMERAS, RAMP_EVERY, read_scenario,
@@ -42,6 +44,8 @@ pub struct Target {
     pub addr: ServerAddr,
     /// How long it may take to accept a connection, and to describe itself.
     pub connect: Duration,
+    /// How to prove this client and to check the server.
+    pub credentials: Credentials,
 }
 
 /// How cameras share connections.

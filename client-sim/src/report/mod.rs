@@ -84,6 +84,7 @@ pub fn make(facts: &RunFacts<'_>) -> Report {
         started_unix_ms: facts.started_unix_ms,
         machine: machine::figures(),
         addr: config.target.addr.to_string(),
+        tls: config.target.addr.tls(),
         server: facts.server.clone().map(Into::into),
         scenario: scenario.name.clone(),
         seed: scenario.seed,

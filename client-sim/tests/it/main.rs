@@ -6,3 +6,4 @@ mod cli;
 mod fake;
 mod run;
 mod self_test;
+mod tls;

@@ -5,7 +5,8 @@ use std::{future, net::SocketAddr, time::Duration};
 use crate::fake::{Act, Fake, fake};
 use client_sim::{
     config::{
-        Connections, PictureSource, Reconnect, RunConfig, Scenario, SelfTest, Size, Slo, Target,
+        Connections, Credentials, PictureSource, Reconnect, RunConfig, Scenario, SelfTest, Size,
+        Slo, Target,
     },
     report::schema::Report,
     run,
@@ -22,7 +23,11 @@ pub(crate) fn config(addr: SocketAddr) -> RunConfig {
     scenario.groups[0].pictures = PictureSource::Drawn(Size { width: 64, height: 48 });
     let addr = addr.to_string().parse().unwrap();
     RunConfig {
-        target: Target { addr, connect: Duration::from_mins(1) },
+        target: Target {
+            addr,
+            connect: Duration::from_mins(1),
+            credentials: Credentials::default(),
+        },
         scenario,
         connections: Connections::PerCamera,
         reconnect: Reconnect { enabled: false, max_gap: Duration::ZERO },
