@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use client_sim::{
     cli::{self, Parsed},
-    config::{Command, JsonTarget, Outputs, RunConfig},
+    config::{Command, JsonTarget, Outputs, PingConfig, RunConfig},
     detect,
     error::SimError,
-    print,
+    ping, print,
     report::{schema::Verdict, selftest::SelfTestReport, write_json},
     run, say, self_test, source,
 };
@@ -35,6 +35,7 @@ fn main() -> ExitCode {
     exit(match *command {
         Command::Run(config, outputs) => run_fleet(&config, &outputs),
         Command::SelfTest(config, json) => test_itself(&config, json.as_ref()),
+        Command::Ping(config) => ping_server(&config),
         Command::Detect(config) => runtime(1).and_then(|runtime| {
             let fine = runtime.block_on(detect::detect(&config))?;
             Ok(if fine { EXIT_PASS } else { EXIT_FAIL })
@@ -75,16 +76,33 @@ fn test_itself(config: &RunConfig, json: Option<&JsonTarget>) -> Result<u8, SimE
         self_test::play(config, &prepared).await
     })?;
     let report = SelfTestReport::of(&report);
-    let table = report.table();
+    show(&report.table(), &report, json)?;
+    Ok(if report.holds { EXIT_PASS } else { EXIT_NO_VERDICT })
+}
+
+fn ping_server(config: &PingConfig) -> Result<u8, SimError> {
+    let json = config.json.as_ref();
+    json.map_or(Ok(()), JsonTarget::check)?;
+    let report = runtime(config.threads)?.block_on(ping::ping(config))?;
+    show(&report.table(), &report, json)?;
+    Ok(EXIT_PASS)
+}
+
+/// Prints a table, and the report that it shows as JSON where that is wanted.
+fn show(
+    table: &str,
+    report: &impl serde::Serialize,
+    json: Option<&JsonTarget>,
+) -> Result<(), SimError> {
     let printed = if json == Some(&JsonTarget::Stdout) {
         say(table.trim_end());
         Ok(())
     } else {
-        print(&table)
+        print(table)
     };
-    json.map_or(Ok(()), |target| write_json(&report, target))?;
-    printed?;
-    Ok(if report.holds { EXIT_PASS } else { EXIT_NO_VERDICT })
+    // One of them not being writable does not lose the figures with the other.
+    json.map_or(Ok(()), |target| write_json(report, target))?;
+    printed
 }
 
 fn exit_code(verdict: Verdict) -> u8 {

@@ -1,6 +1,7 @@
 //! The command line: flags, their help, and one helpful line for each mistake.
 
 mod fleet;
+mod ping;
 mod run;
 mod selftest;
 mod values;
@@ -10,7 +11,10 @@ use std::{path::PathBuf, time::Duration};
 use clap::CommandFactory as _;
 use clap::{Args, Parser, Subcommand, error::ContextKind, error::ContextValue, error::ErrorKind};
 
-use self::{fleet::ServerArgs, run::RunArgs, selftest::SelfTestArgs, values::positive_seconds};
+use self::{
+    fleet::ServerArgs, ping::PingArgs, run::RunArgs, selftest::SelfTestArgs,
+    values::positive_seconds,
+};
 use crate::config::{Command, DetectConfig, DrawConfig, Size};
 use crate::scene;
 
@@ -41,6 +45,12 @@ enum Job {
     /// stricter limit.
     /// Exit code: 0 when it holds --slo-max-ms, 2 when not or when it could not run.
     Selftest(Box<SelfTestArgs>),
+    /// Measure calls that follow each other, on one shared connection and on one for each worker.
+    ///
+    /// Closed loop: each worker sends its next frame when the last one is answered. It shows what the
+    /// client's side of gRPC makes of calls that share a connection; for how a server serves cameras,
+    /// use run.
+    Ping(Box<PingArgs>),
     /// Send pictures and print what the server sees in them.
     ///
     /// Exit code: 0 when every picture was answered OK, 1 when one was not, 2 when a picture could
@@ -120,7 +130,7 @@ where
 /// clap's message and suggestion on one line, and where to read on.
 fn one_line(error: &clap::Error, job: Option<&str>) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "name a job: run, selftest, detect or draw; see client-sim --help".to_owned();
+        return "name a job: run, selftest, ping, detect or draw; see client-sim --help".to_owned();
     }
     let text = error.to_string();
     // The message proper ends at the first empty line; missing arguments are listed below it.
@@ -162,6 +172,7 @@ impl TryFrom<Job> for Command {
                 let (config, json) = (*args).try_into()?;
                 Self::SelfTest(Box::new(config), json)
             }
+            Job::Ping(args) => Self::Ping(Box::new((*args).try_into()?)),
             Job::Detect(args) => Self::Detect(DetectConfig {
                 target: args.server.into(),
                 pictures: args.pictures,

@@ -2,6 +2,7 @@
 
 mod addr;
 mod credentials;
+mod ping;
 mod scenario;
 mod scenario_file;
 
@@ -12,6 +13,7 @@ use crate::error::SimError;
 pub use self::{
     addr::{DEFAULT_PORT, ServerAddr},
     credentials::Credentials,
+    ping::{Mode, Payload, PingConfig, PingServer, Sharing},
     scenario::{Behaviour, Burst, Group, PictureSource, Rogue, Scenario},
     scenario_file::{
         MAX_CAMERAS, MAX_FPS, MAX_SECONDS, MIN_FPS, RAMP_CAMERAS, RAMP_EVERY, read_scenario,
@@ -31,6 +33,8 @@ pub enum Command {
     Run(Box<RunConfig>, Outputs),
     /// Play a fleet against a server that answers at once.
     SelfTest(Box<RunConfig>, Option<JsonTarget>),
+    /// Measure calls one after the other, on one connection and on several.
+    Ping(Box<PingConfig>),
     /// Show what the server sees in pictures.
     Detect(DetectConfig),
     /// Write the built-in pictures to a folder.

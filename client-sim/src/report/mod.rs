@@ -1,6 +1,7 @@
 //! The report of a run: figures, verdict, and how both are shown.
 
 pub mod capacity;
+pub mod ping;
 pub mod schema;
 pub mod selftest;
 mod table;

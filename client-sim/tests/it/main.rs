@@ -5,6 +5,7 @@
 mod cli;
 mod connections;
 mod fake;
+mod ping;
 mod reconnect;
 mod rogue;
 mod run;
