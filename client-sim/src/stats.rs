@@ -1,5 +1,7 @@
 //! Figures of one camera or of the fleet: counts and distributions.
 
+mod histogram;
+
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
