@@ -2,61 +2,92 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tonic::{Status, transport::Channel};
 use vedette_proto::camera_ai::{DetectRequest, DetectResponse, PixelFormat};
 
 use crate::{
     clock,
+    config::Reconnect,
     pacer::Pacer,
+    random,
     record::{CameraRecord, StreamEnd, camera_id},
-    schedule::Schedule,
+    schedule::{Lane, Schedule},
     source::PictureSet,
     stream,
+    timeline::FleetTimeline,
 };
 
 /// How long a stream whose frames are all answered may take to end. Reading on shows answers that
 /// should not be there; a server that keeps the stream open does not hold the run up.
 const END_PATIENCE: Duration = Duration::from_millis(250);
 
-/// Counters that the progress display reads while cameras run.
+/// Pause before a camera opens its stream again: anything up to this, doubled with each attempt in
+/// vain ("full jitter"), so that a fleet that a server has lost does not come back all at once.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Most of that.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Counters that are read while cameras run.
 #[derive(Debug, Default)]
 pub struct Live {
     /// Frames sent, warm-up included.
     pub sent: AtomicU64,
     /// Frames answered, warm-up included.
     pub answered: AtomicU64,
+    /// Measured frames answered otherwise than OK.
+    pub not_ok: AtomicU64,
+    /// Measured OK answers over the limit.
+    pub over_slo: AtomicU64,
     /// Slowest measured answer so far, in microseconds.
     pub worst_us: AtomicU64,
+    /// Streams that ended early.
+    pub broken: AtomicU64,
+}
+
+/// What a group's cameras send.
+#[derive(Debug)]
+pub struct Load {
+    /// Its pictures.
+    pub pictures: PictureSet,
+    /// Budget of each frame in milliseconds; 0 = the server's default.
+    pub budget_ms: u32,
 }
 
 /// What all cameras of a run share.
 #[derive(Debug)]
 pub struct Fleet {
     /// Who sends when.
-    pub schedule: Schedule,
+    pub schedule: Arc<Schedule>,
     /// Who wakes them.
     pub pacer: Pacer,
-    /// What they send.
-    pub pictures: PictureSet,
+    /// What they send, by group.
+    pub loads: Vec<Load>,
     /// The schedule's zero.
     pub start: Instant,
     /// The same instant in microseconds since the Unix epoch.
     pub start_unix_us: i64,
-    /// Budget of each frame in milliseconds; 0 = the server's default.
-    pub budget_ms: u32,
     /// How long after the last frame answers are waited for.
     pub drain: Duration,
     /// Answers slower than this are counted.
     pub slo_max: Duration,
-    /// For the progress display.
-    pub live: Live,
+    /// What they do when a stream ends early.
+    pub reconnect: Reconnect,
+    /// Decides the pauses before that.
+    pub seed: u64,
+    /// Read while they run.
+    pub live: Arc<Live>,
+    /// The answers by the second. Cameras of several threads write to it, each for less than a
+    /// microsecond; a channel to a task of its own would cost more than the lock.
+    pub timeline: Mutex<FleetTimeline>,
 }
 
 /// Runs camera `index` on `channel` from start to end, or until `stop` turns true; then it sends
@@ -67,57 +98,25 @@ pub async fn run(
     channel: Channel,
     mut stop: watch::Receiver<bool>,
 ) -> (CameraRecord, StreamEnd) {
-    let (sender, mut answers) = stream::open(channel, &camera_id(index));
-    let mut camera = Camera::new(&fleet, index, sender);
-    let give_up = clock::sleep_until(camera.intended(fleet.schedule.frames() - 1) + fleet.drain);
-    tokio::pin!(give_up);
+    let mut camera = Camera::new(&fleet, index);
     loop {
-        let event = tokio::select! {
-            biased;
-            answer = answers.next() => Event::Answer(answer),
-            () = fleet.pacer.tick(index), if camera.sending() && !camera.due => Event::Due,
-            place = reserve(camera.sender.as_ref()), if camera.due => match place {
-                Some(place) => {
-                    place.send(fleet.request(index, camera.next));
-                    Event::Sent
-                }
-                None => Event::Refused,
-            },
-            () = stopped(&mut stop), if camera.sending() => Event::Stop,
-            () = &mut give_up => Event::GiveUp,
-        };
-        let now = clock::now();
-        match event {
-            Event::Answer(Ok(Some(answer))) => {
-                camera.answered(&answer, now);
-                if camera.complete() {
-                    give_up.as_mut().reset((now + END_PATIENCE).into());
-                }
-            }
-            Event::Answer(Ok(None)) => {
-                let whole = camera.complete() && !camera.refused;
-                return (camera.record, if whole { StreamEnd::Done } else { StreamEnd::Closed });
-            }
-            Event::Answer(Err(status)) => return (camera.record, stream::broken(&status)),
-            // The tick may be of a frame that went out already, when the camera was late.
-            Event::Due => camera.due = camera.intended(camera.next) <= now,
-            Event::Sent => {
-                camera.sent(now);
-                if !camera.sending() {
-                    give_up.as_mut().reset((now + fleet.drain).into());
-                }
-            }
-            Event::Refused | Event::Stop => {
-                camera.refused |= matches!(event, Event::Refused);
-                camera.send_no_more();
-                let patience = if camera.complete() { END_PATIENCE } else { fleet.drain };
-                give_up.as_mut().reset((now + patience).into());
-            }
-            Event::GiveUp => {
-                let blocked = camera.sending() || camera.refused;
-                let end = if blocked { StreamEnd::Blocked } else { StreamEnd::Done };
-                return (camera.record, end);
-            }
+        let end = camera.stream(channel.clone(), &mut stop).await;
+        if end != StreamEnd::Done {
+            fleet.live.broken.fetch_add(1, Relaxed);
+        }
+        let back = fleet.reconnect.enabled && end.may_be_mended() && !*stop.borrow();
+        if !back || camera.next == camera.lane().frames() {
+            return (camera.record, end);
+        }
+        let pause = camera.pause(&end);
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stopped(&mut stop) => return (camera.record, end),
+        }
+        // A camera shows what is now; what came due meanwhile is gone.
+        camera.next = camera.lane().due(camera.offset(clock::now()));
+        if camera.next == camera.lane().frames() {
+            return (camera.record, end);
         }
     }
 }
@@ -149,14 +148,103 @@ struct Camera<'a> {
     next: u64,
     /// Whether its instant has come.
     due: bool,
+    /// How late that was noticed.
+    woken_late: Duration,
     /// Whether the connection has refused a frame.
     refused: bool,
+    /// Streams in a row that ended without an answer.
+    in_vain: u32,
 }
 
 impl<'a> Camera<'a> {
-    fn new(fleet: &'a Fleet, index: u32, sender: mpsc::Sender<DetectRequest>) -> Self {
-        let record = CameraRecord::new(index, fleet.schedule, fleet.slo_max);
-        Self { fleet, index, record, sender: Some(sender), next: 0, due: false, refused: false }
+    fn new(fleet: &'a Fleet, index: u32) -> Self {
+        let max_gap = fleet.reconnect.max_gap;
+        let record = CameraRecord::new(index, fleet.schedule.clone(), fleet.slo_max, max_gap);
+        Self {
+            fleet,
+            index,
+            record,
+            sender: None,
+            next: 0,
+            due: false,
+            woken_late: Duration::ZERO,
+            refused: false,
+            in_vain: 0,
+        }
+    }
+
+    /// Sends and reads on one stream until it ends or nothing more is waited for.
+    async fn stream(&mut self, channel: Channel, stop: &mut watch::Receiver<bool>) -> StreamEnd {
+        let fleet = self.fleet;
+        let (sender, mut answers) = stream::open(channel, &camera_id(self.index));
+        (self.sender, self.refused) = (Some(sender), false);
+        self.look(clock::now());
+        let last = self.intended(self.lane().frames() - 1);
+        let give_up = clock::sleep_until(last + fleet.drain);
+        tokio::pin!(give_up);
+        loop {
+            let event = tokio::select! {
+                biased;
+                answer = answers.next() => Event::Answer(answer),
+                () = fleet.pacer.tick(self.index), if self.sending() && !self.due => Event::Due,
+                place = reserve(self.sender.as_ref()), if self.due => match place {
+                    Some(place) => {
+                        place.send(fleet.request(self.index, self.next));
+                        Event::Sent
+                    }
+                    None => Event::Refused,
+                },
+                () = stopped(stop), if self.sending() => Event::Stop,
+                () = &mut give_up => Event::GiveUp,
+            };
+            let now = clock::now();
+            match event {
+                Event::Answer(Ok(Some(answer))) => {
+                    self.answered(&answer, now);
+                    if self.complete() {
+                        give_up.as_mut().reset((now + END_PATIENCE).into());
+                    }
+                }
+                Event::Answer(Ok(None)) => {
+                    let whole = self.complete() && !self.refused;
+                    return if whole { StreamEnd::Done } else { StreamEnd::Closed };
+                }
+                Event::Answer(Err(status)) => return stream::broken(&status),
+                // The tick may be of a frame that went out already, when the camera was late.
+                Event::Due => self.look(now),
+                Event::Sent => {
+                    self.sent(now);
+                    if !self.sending() {
+                        give_up.as_mut().reset((now + fleet.drain).into());
+                    }
+                }
+                Event::Refused | Event::Stop => {
+                    self.refused |= matches!(event, Event::Refused);
+                    self.send_no_more();
+                    let patience = if self.complete() { END_PATIENCE } else { fleet.drain };
+                    give_up.as_mut().reset((now + patience).into());
+                }
+                Event::GiveUp => {
+                    let blocked = self.sending() || self.refused;
+                    return if blocked { StreamEnd::Blocked } else { StreamEnd::Done };
+                }
+            }
+        }
+    }
+
+    /// The time to wait before the stream is opened again.
+    fn pause(&mut self, end: &StreamEnd) -> Duration {
+        self.record.stream_ended(end, self.offset(clock::now()), self.next);
+        self.send_no_more();
+        let doubled = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(self.in_vain));
+        self.in_vain += 1;
+        let place = random::hash(self.fleet.seed, u64::from(self.index), self.next);
+        let share = random::unit(random::hash(place, u64::from(self.in_vain), 2));
+        doubled.min(LONGEST_PAUSE).mul_f64(share)
+    }
+
+    fn lane(&self) -> &'a Lane {
+        self.fleet.schedule.lane(self.index)
     }
 
     fn sending(&self) -> bool {
@@ -169,32 +257,46 @@ impl<'a> Camera<'a> {
     }
 
     fn intended(&self, k: u64) -> Instant {
-        self.fleet.start + self.fleet.schedule.intended(self.index, k)
+        self.fleet.start + self.lane().intended(k)
+    }
+
+    fn offset(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.fleet.start)
+    }
+
+    /// Looks whether the next frame is due.
+    fn look(&mut self, now: Instant) {
+        let intended = self.intended(self.next);
+        self.due = intended <= now;
+        self.woken_late = now.saturating_duration_since(intended);
     }
 
     fn sent(&mut self, now: Instant) {
-        let lateness = now.saturating_duration_since(self.intended(self.next));
-        self.record.sent(self.next, lateness);
+        let (offset, woken_late) = (self.offset(now), self.woken_late);
+        self.record.sent(self.next, offset, woken_late);
         self.fleet.live.sent.fetch_add(1, Relaxed);
         self.next += 1;
-        if self.next == self.fleet.schedule.frames() {
+        if self.next == self.lane().frames() {
             self.send_no_more();
         } else {
-            self.due = self.intended(self.next) <= now;
+            self.look(now);
+            // Late because the connection was full, or because the camera was late already.
+            self.woken_late = self.woken_late.min(woken_late);
         }
     }
 
     fn answered(&mut self, answer: &DetectResponse, now: Instant) {
-        let (fleet, index) = (self.fleet, self.index);
-        self.record.answered(answer, |k| {
-            let intended = fleet.start + fleet.schedule.intended(index, k);
-            let latency = now.saturating_duration_since(intended);
-            fleet.live.answered.fetch_add(1, Relaxed);
-            if !fleet.schedule.is_warmup(k) {
-                fleet.live.worst_us.fetch_max(clock::micros(latency), Relaxed);
-            }
-            latency
-        });
+        self.in_vain = 0;
+        let offset = self.offset(now);
+        let live = &self.fleet.live;
+        live.answered.fetch_add(1, Relaxed);
+        let Some(measured) = self.record.answered(answer, offset) else { return };
+        live.worst_us.fetch_max(clock::micros(measured.latency), Relaxed);
+        live.not_ok.fetch_add(u64::from(!measured.ok), Relaxed);
+        let over = measured.ok && measured.latency > self.fleet.slo_max;
+        live.over_slo.fetch_add(u64::from(over), Relaxed);
+        let timeline = self.fleet.timeline.lock();
+        timeline.unwrap_or_else(PoisonError::into_inner).add(measured, answer.times.as_ref());
     }
 
     fn send_no_more(&mut self) {
@@ -221,14 +323,23 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 
 impl Fleet {
     fn request(&self, camera: u32, k: u64) -> DetectRequest {
-        let intended_us = clock::micros(self.schedule.intended(camera, k));
+        let lane = self.schedule.lane(camera);
+        let load = &self.loads[lane.group()];
+        let intended_us = clock::micros(lane.intended(k));
         DetectRequest {
-            frame_id: k,
-            image_data: self.pictures.frame(camera, k),
-            format: PixelFormat::Encoded as i32,
             capture_time_us: self.start_unix_us.saturating_add_unsigned(intended_us),
-            budget_ms: self.budget_ms,
-            ..DetectRequest::default()
+            budget_ms: load.budget_ms,
+            ..request(k, load.pictures.frame(camera, k))
         }
+    }
+}
+
+/// A picture file as frame `k`.
+pub(crate) fn request(k: u64, image_data: Bytes) -> DetectRequest {
+    DetectRequest {
+        frame_id: k,
+        image_data,
+        format: PixelFormat::Encoded as i32,
+        ..DetectRequest::default()
     }
 }

@@ -1,11 +1,8 @@
 //! Connections to the server, and what it says about itself.
 
-use std::{
-    error::Error,
-    time::{Duration, Instant},
-};
+use std::{error::Error, sync::Arc, time::Duration};
 
-use serde::Serialize;
+use tokio::{sync::Semaphore, task::JoinSet};
 use tonic::{
     Code, Status,
     transport::{Channel, Endpoint},
@@ -14,7 +11,7 @@ use vedette_proto::camera_ai::{
     ServerInfo, ServerInfoRequest, object_detection_client::ObjectDetectionClient,
 };
 
-use crate::{clock, config::ServerAddr, error::SimError};
+use crate::{clock, config::Target, error::SimError, report::schema::ServerFigures};
 
 /// Pause between attempts to connect, so that a server that is still starting is waited for.
 const CONNECT_RETRY: Duration = Duration::from_millis(200);
@@ -22,20 +19,32 @@ const CONNECT_RETRY: Duration = Duration::from_millis(200);
 /// Largest answer taken, in bytes. Answers hold boxes, not pictures; 16 MiB is 100,000 of them.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
-/// How to reach `addr`; gives up on each attempt after `patience`.
-pub fn endpoint(addr: &ServerAddr, patience: Duration) -> Result<Endpoint, SimError> {
+/// Time between two HTTP/2 PINGs to a server from which nothing else comes.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
+
+/// How long the answer to a PING may take before the connection counts as dead.
+const KEEPALIVE_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Connections being opened at the same time; a fleet that knocks all at once overflows the
+/// backlog of the server's listening socket, and refused SYNs cost a second each.
+const CONNECTING_AT_ONCE: usize = 16;
+
+/// How to reach the server.
+pub fn endpoint(target: &Target) -> Result<Endpoint, SimError> {
+    let addr = &target.addr;
     let endpoint = Endpoint::from_shared(addr.uri())
         .map_err(|error| SimError::Address { addr: addr.to_string(), why: root_cause(&error) })?;
-    Ok(endpoint.tcp_nodelay(true).connect_timeout(patience))
+    Ok(endpoint
+        .tcp_nodelay(true)
+        .connect_timeout(target.connect)
+        .http2_keep_alive_interval(KEEPALIVE_EVERY)
+        .keep_alive_timeout(KEEPALIVE_PATIENCE))
 }
 
-/// Opens one connection, trying again until `deadline`.
-pub async fn connect(
-    endpoint: &Endpoint,
-    addr: &ServerAddr,
-    deadline: Instant,
-) -> Result<Channel, SimError> {
-    let unreachable = |why| SimError::Unreachable { addr: addr.to_string(), why };
+/// Opens one connection, trying again for as long as the target allows.
+pub async fn connect(endpoint: &Endpoint, target: &Target) -> Result<Channel, SimError> {
+    let deadline = clock::now() + target.connect;
+    let unreachable = |why| SimError::Unreachable { addr: target.addr.to_string(), why };
     loop {
         let attempt = tokio::time::timeout_at(deadline.into(), endpoint.connect()).await;
         match attempt {
@@ -51,19 +60,41 @@ pub async fn connect(
     }
 }
 
-/// Asks the server what it runs. `None` when it does not say within `patience`, as older servers of
+/// Opens `count` connections.
+pub async fn connect_many(
+    endpoint: &Endpoint,
+    target: &Target,
+    count: u32,
+) -> Result<Vec<Channel>, SimError> {
+    let at_once = Arc::new(Semaphore::new(CONNECTING_AT_ONCE));
+    let mut connecting = JoinSet::new();
+    for _ in 0..count {
+        let (at_once, endpoint, target) = (at_once.clone(), endpoint.clone(), target.clone());
+        connecting.spawn(async move {
+            // The semaphore is never closed, so a permit always comes.
+            let _permit = at_once.acquire().await.ok();
+            connect(&endpoint, &target).await
+        });
+    }
+    let mut channels = Vec::with_capacity(connecting.len());
+    while let Some(joined) = connecting.join_next().await {
+        channels.push(joined??);
+    }
+    Ok(channels)
+}
+
+/// Asks the server what it runs. `None` when it does not say within the target's patience, as older servers of
 /// the same contract do not; an error when whatever listens there is not a gRPC server.
 pub async fn server_info(
     channel: Channel,
-    addr: &ServerAddr,
-    patience: Duration,
+    target: &Target,
 ) -> Result<Option<ServerInfo>, SimError> {
     let mut client =
         ObjectDetectionClient::new(channel).max_decoding_message_size(MAX_ANSWER_BYTES);
-    match tokio::time::timeout(patience, client.get_server_info(ServerInfoRequest {})).await {
+    match tokio::time::timeout(target.connect, client.get_server_info(ServerInfoRequest {})).await {
         Ok(Ok(info)) => Ok(Some(info.into_inner())),
         Ok(Err(status)) if is_not_grpc(&status) => {
-            Err(SimError::NotGrpc { addr: addr.to_string(), why: status_cause(&status) })
+            Err(SimError::NotGrpc { addr: target.addr.to_string(), why: status_cause(&status) })
         }
         Ok(Err(_)) | Err(_) => Ok(None),
     }
@@ -110,25 +141,6 @@ pub fn code_name(code: Code) -> &'static str {
         Code::DataLoss => "DATA_LOSS",
         Code::Unauthenticated => "UNAUTHENTICATED",
     }
-}
-
-/// The server as the report shows it.
-#[derive(Debug, Clone, Serialize)]
-#[expect(missing_docs, reason = "the contract documents the fields of the same names")]
-pub struct ServerFigures {
-    pub version: String,
-    pub model: String,
-    pub backend: String,
-    pub input_width: u32,
-    pub input_height: u32,
-    pub classes: usize,
-    pub max_frame_bytes: u64,
-    pub max_pixels: u64,
-    pub max_cameras: u32,
-    pub budget_ms: u32,
-    pub confidence: f32,
-    pub iou: f32,
-    pub workers: u32,
 }
 
 impl From<ServerInfo> for ServerFigures {

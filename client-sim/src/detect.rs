@@ -78,9 +78,8 @@ pub async fn detect(config: &DetectConfig) -> Result<bool, SimError> {
     if let Some(dir) = &config.save {
         fs::create_dir_all(dir).map_err(|source| SimError::Write { path: dir.clone(), source })?;
     }
-    let endpoint = endpoint(&config.addr, config.connect)?;
-    let channel = connect(&endpoint, &config.addr, clock::now() + config.connect).await?;
-    server_info(channel.clone(), &config.addr, config.connect).await?;
+    let channel = connect(&endpoint(&config.target)?, &config.target).await?;
+    server_info(channel.clone(), &config.target).await?;
     let (sender, mut answers) = stream::open(channel, CAMERA_ID);
 
     let mut all_ok = true;
@@ -131,7 +130,7 @@ async fn exchange(
     answers: &mut stream::Answers,
     request: DetectRequest,
 ) -> Result<DetectResponse, SimError> {
-    let failed = |why| SimError::NoAnswer { addr: config.addr.to_string(), why };
+    let failed = |why| SimError::NoAnswer { addr: config.target.addr.to_string(), why };
     let asked = request.frame_id;
     // A dropped receiver shows in the answers, which say why.
     let _ = sender.send(request).await;

@@ -4,10 +4,12 @@ use std::process::ExitCode;
 
 use client_sim::{
     cli::{self, Parsed},
-    config::{Command, JsonTarget, RunConfig},
+    config::{Command, JsonTarget, Outputs, RunConfig},
     detect,
     error::SimError,
-    print, run, say, source,
+    print,
+    report::{schema::Verdict, write_json},
+    run, say, source,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -15,8 +17,9 @@ use tokio::runtime::{Builder, Runtime};
 const EXIT_PASS: u8 = 0;
 /// The run failed, or a picture was not answered OK.
 const EXIT_FAIL: u8 = 1;
-/// Nothing could be run, or not all of it.
-const EXIT_COULD_NOT_RUN: u8 = 2;
+/// Nothing is known about the server: nothing could be run, or not all of it, or the simulator itself
+/// was the bottleneck.
+const EXIT_NO_VERDICT: u8 = 2;
 /// Stopped by Ctrl-C, as shells report it.
 const EXIT_INTERRUPTED: u8 = 130;
 
@@ -26,11 +29,11 @@ fn main() -> ExitCode {
         Parsed::Text(text) => return exit(print(&text).map(|()| EXIT_PASS)),
         Parsed::Mistake(line) => {
             say(&format!("client-sim: {line}"));
-            return ExitCode::from(EXIT_COULD_NOT_RUN);
+            return ExitCode::from(EXIT_NO_VERDICT);
         }
     };
     exit(match *command {
-        Command::Run(config) => run_fleet(&config),
+        Command::Run(config, outputs) => run_fleet(&config, &outputs),
         Command::Detect(config) => runtime(1).and_then(|runtime| {
             let fine = runtime.block_on(detect::detect(&config))?;
             Ok(if fine { EXIT_PASS } else { EXIT_FAIL })
@@ -42,31 +45,34 @@ fn main() -> ExitCode {
 fn exit(done: Result<u8, SimError>) -> ExitCode {
     ExitCode::from(done.unwrap_or_else(|error| {
         say(&format!("client-sim: {error}"));
-        EXIT_COULD_NOT_RUN
+        EXIT_NO_VERDICT
     }))
 }
 
-fn run_fleet(config: &RunConfig) -> Result<u8, SimError> {
-    if let Some(target) = &config.json {
-        target.check()?;
-    }
+fn run_fleet(config: &RunConfig, outputs: &Outputs) -> Result<u8, SimError> {
+    outputs.check()?;
     let report = runtime(config.threads)?.block_on(run::run(config, interrupted()))?;
-    let printed = if config.json == Some(JsonTarget::Stdout) {
-        say(report.table().trim_end());
+    let table = report.table(outputs.per_camera);
+    let printed = if outputs.json == Some(JsonTarget::Stdout) {
+        say(table.trim_end());
         Ok(())
     } else {
-        print(&report.table())
+        print(&table)
     };
-    // One of the two not being writable does not lose the figures with the other.
-    if let Some(target) = &config.json {
-        report.write_json(target)?;
+    // One of them not being writable does not lose the figures with the others.
+    if let Some(target) = &outputs.json {
+        write_json(&report, target)?;
     }
     printed?;
-    Ok(match (report.interrupted, report.passed()) {
-        (true, _) => EXIT_INTERRUPTED,
-        (false, true) => EXIT_PASS,
-        (false, false) => EXIT_FAIL,
-    })
+    Ok(if report.interrupted { EXIT_INTERRUPTED } else { exit_code(report.verdict) })
+}
+
+fn exit_code(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Pass => EXIT_PASS,
+        Verdict::Fail => EXIT_FAIL,
+        Verdict::Invalid => EXIT_NO_VERDICT,
+    }
 }
 
 /// Ends at the first Ctrl-C; a second one ends the process at once.

@@ -26,14 +26,14 @@ pub struct Pacer {
 
 impl Pacer {
     /// Starts the thread for a run whose schedule's zero is `start`.
-    pub fn start(schedule: Schedule, start: Instant) -> io::Result<Self> {
+    pub fn start(schedule: Arc<Schedule>, start: Instant) -> io::Result<Self> {
         let ticks: Arc<[Notify]> = (0..schedule.cameras()).map(|_| Notify::new()).collect();
         // Nothing is ever sent: the channel's end is the signal.
         let (stop, stopped) = sync_channel(0);
         let waking = ticks.clone();
         thread::Builder::new()
             .name("pacer".to_owned())
-            .spawn(move || pace(schedule, start, &waking, &stopped))?;
+            .spawn(move || pace(&schedule, start, &waking, &stopped))?;
         Ok(Self { ticks, _stop: stop })
     }
 
@@ -45,9 +45,9 @@ impl Pacer {
 }
 
 /// Goes through the schedule's frames as they come due.
-fn pace(schedule: Schedule, start: Instant, ticks: &[Notify], stopped: &Receiver<()>) {
+fn pace(schedule: &Schedule, start: Instant, ticks: &[Notify], stopped: &Receiver<()>) {
     for (camera, k) in schedule.in_order() {
-        let due = start + schedule.intended(camera, k);
+        let due = start + schedule.lane(camera).intended(k);
         let wait = due.saturating_duration_since(clock::now());
         if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
             return;
@@ -59,23 +59,23 @@ fn pace(schedule: Schedule, start: Instant, ticks: &[Notify], stopped: &Receiver
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::Phases;
+    use crate::{config::Scenario, schedule::Phases};
     use std::time::Duration;
 
     /// Wakes in the order of the instants, whatever the phases are.
     async fn check_wakes(phases: Phases) {
-        let schedule =
-            Schedule::new(3, 50.0, Duration::ZERO, Duration::from_millis(200)).with_phases(phases);
+        let scenario = Scenario::uniform(3, 50.0, Duration::ZERO, Duration::from_millis(200));
+        let schedule = Arc::new(Schedule::of(&Scenario { phases, ..scenario }));
         let start = clock::now();
-        let pacer = Pacer::start(schedule, start).unwrap();
+        let pacer = Pacer::start(schedule.clone(), start).unwrap();
         for camera in 0..3 {
             pacer.tick(camera).await;
-            assert!(clock::now() >= start + schedule.intended(camera, 0));
+            assert!(clock::now() >= start + schedule.lane(camera).intended(0));
         }
         let mut seen = 1;
-        while seen < schedule.frames() {
+        while seen < schedule.lane(2).frames() {
             pacer.tick(2).await;
-            let due = schedule.due(2, clock::now() - start);
+            let due = schedule.lane(2).due(clock::now() - start);
             assert!(due >= seen, "woken for a frame that is not due");
             seen = due;
         }
@@ -91,8 +91,8 @@ mod tests {
 
     #[tokio::test]
     async fn dropping_it_ends_its_thread() {
-        let schedule = Schedule::new(1, 0.01, Duration::ZERO, Duration::from_hours(1));
-        let pacer = Pacer::start(schedule, clock::now()).unwrap();
+        let scenario = Scenario::uniform(1, 0.01, Duration::ZERO, Duration::from_hours(1));
+        let pacer = Pacer::start(Arc::new(Schedule::of(&scenario)), clock::now()).unwrap();
         let ticks = Arc::downgrade(&pacer.ticks);
         pacer.tick(0).await;
         drop(pacer);

@@ -1,6 +1,7 @@
 //! What a person sees while a run goes on: a bar on a terminal, plain lines elsewhere.
 
 use std::{
+    fmt::Write as _,
     io::IsTerminal as _,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
@@ -8,7 +9,10 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::{camera::Fleet, clock};
+use crate::{
+    camera::{Fleet, Live},
+    clock,
+};
 
 /// How often the bar is redrawn.
 const BAR_INTERVAL: Duration = Duration::from_millis(250);
@@ -45,13 +49,31 @@ pub async fn show(fleet: Arc<Fleet>) {
 fn figures(fleet: &Fleet, elapsed: Duration, length: Duration) -> String {
     let live = &fleet.live;
     format!(
-        "{:.0}/{:.0} s, sent {}, answered {}, slowest {:.1} ms",
+        "{:.0}/{:.0} s, sent {}, answered {}, slowest {:.1} ms{}",
         elapsed.as_secs_f64(),
         length.as_secs_f64(),
         live.sent.load(Relaxed),
         live.answered.load(Relaxed),
         live.worst_us.load(Relaxed) as f64 / 1e3,
+        troubles(live),
     )
+}
+
+/// What a fleet without trouble does not have.
+fn troubles(live: &Live) -> String {
+    let mut text = String::new();
+    for (count, what) in [
+        (&live.not_ok, "not ok"),
+        (&live.over_slo, "over the limit"),
+        (&live.broken, "streams broken"),
+    ] {
+        let count = count.load(Relaxed);
+        if count > 0 {
+            // Writing to a String cannot fail.
+            let _ = write!(text, ", {count} {what}");
+        }
+    }
+    text
 }
 
 /// A bar that clears itself, also when its task is aborted.

@@ -3,15 +3,15 @@
 //! A record belongs to its camera's task alone, so nothing here is locked; the fleet's figures are
 //! added up after the run.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use serde::Serialize;
 use vedette_proto::camera_ai::{DetectResponse, Outcome};
 
 use crate::{
     clock::{micros, millis},
-    schedule::Schedule,
-    stats::{Distribution, Figures, StageSums, Tally},
+    report::schema::CameraFigures,
+    schedule::{Lane, Schedule},
+    stats::{Distribution, StageSums, Tally},
 };
 
 /// Where a frame is.
@@ -20,6 +20,8 @@ enum FrameState {
     Unsent,
     Sent,
     Answered,
+    Lost,
+    Unaccepted,
 }
 
 /// How a camera's stream ended.
@@ -42,10 +44,39 @@ pub enum StreamEnd {
     },
 }
 
+impl StreamEnd {
+    /// How many of the stream's frames a server that shut down says it had read.
+    fn accepted(&self) -> Option<u64> {
+        match self {
+            Self::Broken { accepted, .. } => *accepted,
+            _ => None,
+        }
+    }
+}
+
+/// Status codes after which another stream would end in the same way.
+const FOR_GOOD: [&str; 5] =
+    ["UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "INVALID_ARGUMENT", "NOT_FOUND"];
+
+impl StreamEnd {
+    /// Whether another stream may do better.
+    #[must_use]
+    pub fn may_be_mended(&self) -> bool {
+        match self {
+            Self::Done | Self::Blocked => false,
+            Self::Closed => true,
+            Self::Broken { code, .. } => !FOR_GOOD.contains(&code.as_str()),
+        }
+    }
+}
+
+/// What [`StreamEnd::Done`] is called in reports.
+pub const COMPLETE: &str = "complete";
+
 impl fmt::Display for StreamEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Done => f.write_str("complete"),
+            Self::Done => f.write_str(COMPLETE),
             Self::Closed => f.write_str("the server ended the stream"),
             Self::Blocked => f.write_str("the connection took no more frames"),
             // The server's words hold each stream's own count; without them streams group together.
@@ -55,44 +86,146 @@ impl fmt::Display for StreamEnd {
     }
 }
 
-/// One camera's frames and figures while the run goes on.
+/// Cuts the measured part into bins of equal length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bins {
+    start: Duration,
+    width: Duration,
+    count: usize,
+}
+
+/// Most bins; runs beyond as many seconds get longer ones.
+const MAX_BINS: u32 = 600;
+
+impl Bins {
+    /// Bins of whole seconds for the measured part of `schedule`.
+    #[must_use]
+    pub fn of(schedule: &Schedule) -> Self {
+        let start = schedule.warmup();
+        let span = schedule.length().max(start + schedule.measured()).saturating_sub(start);
+        let width = Duration::from_secs((span.as_secs_f64() / f64::from(MAX_BINS)).ceil() as u64);
+        let width = width.max(Duration::from_secs(1));
+        let count = (span.as_secs_f64() / width.as_secs_f64()).ceil().max(1.0) as usize;
+        Self { start, width, count }
+    }
+
+    /// How many there are, at least 1.
+    #[must_use]
+    pub fn count(self) -> usize {
+        self.count
+    }
+
+    /// Length of each.
+    #[must_use]
+    pub fn width(self) -> Duration {
+        self.width
+    }
+
+    /// The bin of a measured frame that is due at `offset`.
+    #[must_use]
+    pub fn index(self, offset: Duration) -> usize {
+        let since = offset.saturating_sub(self.start);
+        ((since.as_nanos() / self.width.as_nanos()) as usize).min(self.count - 1)
+    }
+}
+
+/// One camera's frames of one bin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CameraBin {
+    /// Slowest OK answer.
+    pub max: Option<Duration>,
+    /// Frames answered otherwise.
+    pub not_ok: u64,
+    /// Frames without an answer.
+    pub unanswered: u64,
+}
+
+/// A measured answer, for the fleet's timeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// The bin of its frame.
+    pub bin: usize,
+    /// From the intended instant of its frame.
+    pub latency: Duration,
+    /// Whether the outcome was OK.
+    pub ok: bool,
+}
+
+/// A time without answers, because the stream had ended.
+#[derive(Debug, Clone, Default)]
+struct Gap {
+    since: Duration,
+    /// Frames that the ended stream left open, and which the server did not owe an answer.
+    open: Vec<u64>,
+    /// The first frame that could not be sent any more.
+    next: u64,
+}
+
+/// One camera's frames and figures while the run goes on. Times are offsets from the run's start.
 #[derive(Debug)]
 pub struct CameraRecord {
     camera: u32,
-    schedule: Schedule,
+    schedule: Arc<Schedule>,
     slo_max: Duration,
     frames: Vec<FrameState>,
+    /// Frames sent on the present stream, in order.
+    on_stream: Vec<u64>,
     open: u64,
     warmup: Tally,
     measured: Tally,
+    excused: Tally,
+    warmup_excused: Tally,
     warmup_max: Option<Duration>,
     all_answers_max: Option<Duration>,
     over_slo: u64,
+    over_slo_by_itself: u64,
     latency: Distribution,
     lateness: Distribution,
+    wake_lateness: Distribution,
+    /// How late each frame's camera woke up for it.
+    woken_late_us: Vec<u32>,
     stages: StageSums,
+    bins: Bins,
+    camera_bins: Vec<CameraBin>,
+    gap: Option<Gap>,
+    gaps: Vec<Duration>,
+    max_gap: Duration,
     protocol_errors: u64,
     first_protocol_error: Option<String>,
 }
 
 impl CameraRecord {
-    /// An empty record of camera `camera` of `schedule`; answers slower than `slo_max` are counted.
+    /// An empty record of camera `camera` of `schedule`. Answers slower than `slo_max` are counted;
+    /// what is missed while a stream is opened again within `max_gap` is excused.
     #[must_use]
-    pub fn new(camera: u32, schedule: Schedule, slo_max: Duration) -> Self {
+    pub fn new(camera: u32, schedule: Arc<Schedule>, slo_max: Duration, max_gap: Duration) -> Self {
+        let frames = schedule.lane(camera).frames() as usize;
+        let bins = Bins::of(&schedule);
         Self {
             camera,
             schedule,
             slo_max,
-            frames: vec![FrameState::Unsent; schedule.frames() as usize],
+            frames: vec![FrameState::Unsent; frames],
+            on_stream: Vec::new(),
             open: 0,
             warmup: Tally::default(),
             measured: Tally::default(),
+            excused: Tally::default(),
+            warmup_excused: Tally::default(),
             warmup_max: None,
             all_answers_max: None,
             over_slo: 0,
+            over_slo_by_itself: 0,
             latency: Distribution::latency(),
             lateness: Distribution::lateness(),
+            wake_lateness: Distribution::lateness(),
+            woken_late_us: vec![0; frames],
             stages: StageSums::default(),
+            bins,
+            camera_bins: vec![CameraBin::default(); bins.count()],
+            gap: None,
+            gaps: Vec::new(),
+            max_gap,
             protocol_errors: 0,
             first_protocol_error: None,
         }
@@ -104,49 +237,132 @@ impl CameraRecord {
         self.open
     }
 
-    /// Frame `k` was handed to the connection, `lateness` after its intended instant.
-    pub fn sent(&mut self, k: u64, lateness: Duration) {
+    fn lane(&self) -> &Lane {
+        self.schedule.lane(self.camera)
+    }
+
+    /// Frame `k` was handed to the connection at `offset`, after its camera had woken up for it
+    /// `woken_late` after the intended instant.
+    pub fn sent(&mut self, k: u64, offset: Duration, woken_late: Duration) {
         self.frames[k as usize] = FrameState::Sent;
+        self.on_stream.push(k);
         self.open += 1;
         self.tally(k).sent += 1;
-        if !self.schedule.is_warmup(k) {
+        if !self.lane().is_warmup(k) {
+            let lateness = offset.saturating_sub(self.lane().intended(k));
             self.lateness.record(lateness);
+            self.wake_lateness.record(woken_late);
+            self.woken_late_us[k as usize] = u32::try_from(micros(woken_late)).unwrap_or(u32::MAX);
         }
     }
 
-    /// An answer came in; `latency` tells how long after the intended instant of the frame it
-    /// names. An answer to a frame that is not waiting for one is a protocol error and counts as
-    /// nothing else.
-    pub fn answered(&mut self, answer: &DetectResponse, latency: impl FnOnce(u64) -> Duration) {
+    /// An answer came in at `offset`. One to a frame that is not waiting for one is a protocol error
+    /// and counts as nothing else. Returns what a measured answer adds to the fleet's timeline.
+    pub fn answered(&mut self, answer: &DetectResponse, offset: Duration) -> Option<Measured> {
         let k = answer.frame_id;
         match self.frames.get_mut(k as usize) {
             Some(state @ FrameState::Sent) => *state = FrameState::Answered,
             Some(FrameState::Answered) => {
                 return self.protocol_error(format!("second answer to frame {k}"));
             }
+            Some(FrameState::Lost | FrameState::Unaccepted) => {
+                return self.protocol_error(format!("answer to frame {k} of an earlier stream"));
+            }
             Some(FrameState::Unsent) | None => {
                 return self.protocol_error(format!("answer to frame {k}, which was not sent"));
             }
         }
         self.open -= 1;
+        self.close_gap(offset);
         let outcome = Outcome::try_from(answer.outcome).unwrap_or_else(|_| {
             self.protocol_error(format!("unknown outcome {} of frame {k}", answer.outcome));
             Outcome::Internal
         });
         self.tally(k).count(outcome);
+        let intended = self.lane().intended(k);
         // Whole microseconds, so that what is counted against the limit is what is reported.
-        let latency = Duration::from_micros(micros(latency(k)));
-        if self.schedule.is_warmup(k) {
+        let latency = Duration::from_micros(micros(offset.saturating_sub(intended)));
+        if self.lane().is_warmup(k) {
             self.warmup_max = self.warmup_max.max(Some(latency));
-            return;
+            return None;
         }
         self.all_answers_max = self.all_answers_max.max(Some(latency));
-        if outcome == Outcome::Ok {
+        let bin = self.bins.index(intended);
+        let ok = outcome == Outcome::Ok;
+        if ok {
             self.latency.record(latency);
-            self.over_slo += u64::from(latency > self.slo_max);
+            self.camera_bins[bin].max = self.camera_bins[bin].max.max(Some(latency));
+            if latency > self.slo_max {
+                self.over_slo += 1;
+                let by_itself = Duration::from_micros(self.woken_late_us[k as usize].into());
+                self.over_slo_by_itself +=
+                    u64::from(latency.saturating_sub(by_itself) <= self.slo_max);
+            }
             if let Some(times) = &answer.times {
                 self.stages.record(times);
             }
+        } else {
+            self.camera_bins[bin].not_ok += 1;
+        }
+        Some(Measured { bin, latency, ok })
+    }
+
+    /// The stream ended at `offset` in the way of `end`, and another one will be opened; the next
+    /// frame would be `next`. Frames still open are lost, or unaccepted where the server said that
+    /// it had not read them.
+    pub fn stream_ended(&mut self, end: &StreamEnd, offset: Duration, next: u64) {
+        let owed = end.accepted();
+        let mut gap = self.gap.take().unwrap_or(Gap { since: offset, open: Vec::new(), next });
+        for (place, k) in (0..).zip(std::mem::take(&mut self.on_stream)) {
+            if self.frames[k as usize] != FrameState::Sent {
+                continue;
+            }
+            self.open -= 1;
+            self.write_off(k, owed.is_none_or(|accepted| place < accepted));
+            // A server that says what it had read owes answers to that much.
+            if owed.is_none_or(|accepted| place >= accepted) {
+                gap.open.push(k);
+            }
+        }
+        self.gap = Some(gap);
+    }
+
+    /// An answer after an earlier stream's end: the camera is back.
+    fn close_gap(&mut self, offset: Duration) {
+        let Some(gap) = self.gap.take() else { return };
+        let length = offset.saturating_sub(gap.since);
+        self.gaps.push(length);
+        if length > self.max_gap {
+            return;
+        }
+        let back = self.on_stream.first().copied().unwrap_or(gap.next);
+        let missed = (gap.next..back).filter(|&k| self.frames[k as usize] == FrameState::Unsent);
+        let excused: Vec<u64> = gap.open.into_iter().chain(missed).collect();
+        for k in excused {
+            let warmup = self.lane().is_warmup(k);
+            let tally = if warmup { &mut self.warmup_excused } else { &mut self.excused };
+            match self.frames[k as usize] {
+                FrameState::Lost => (tally.lost, tally.sent) = (tally.lost + 1, tally.sent + 1),
+                FrameState::Unaccepted => {
+                    (tally.unaccepted, tally.sent) = (tally.unaccepted + 1, tally.sent + 1);
+                }
+                _ => tally.not_sent += 1,
+            }
+        }
+    }
+
+    /// A frame that was sent will not be answered any more.
+    fn write_off(&mut self, k: u64, lost: bool) {
+        let tally = self.tally(k);
+        *if lost { &mut tally.lost } else { &mut tally.unaccepted } += 1;
+        self.frames[k as usize] = if lost { FrameState::Lost } else { FrameState::Unaccepted };
+        self.missed_in_bin(k);
+    }
+
+    fn missed_in_bin(&mut self, k: u64) {
+        if !self.lane().is_warmup(k) {
+            let bin = self.bins.index(self.lane().intended(k));
+            self.camera_bins[bin].unanswered += 1;
         }
     }
 
@@ -154,45 +370,61 @@ impl CameraRecord {
     /// had not read them; frames that came due within `horizon` (`None`: all of the schedule's) and
     /// were not sent count as `not_sent`.
     #[must_use]
-    pub fn finish(mut self, end: StreamEnd, horizon: Option<Duration>) -> CameraResult {
-        let accepted = match &end {
-            StreamEnd::Broken { accepted: Some(accepted), .. } => *accepted,
-            _ => u64::MAX,
-        };
-        let due =
-            horizon.map_or(self.schedule.frames(), |offset| self.schedule.due(self.camera, offset));
-        for k in 0..self.schedule.frames() {
-            match self.frames[k as usize] {
-                FrameState::Sent if k < accepted => self.tally(k).lost += 1,
-                FrameState::Sent => self.tally(k).unaccepted += 1,
-                FrameState::Unsent if k < due => self.tally(k).not_sent += 1,
-                FrameState::Unsent | FrameState::Answered => {}
+    pub fn finish(mut self, end: &StreamEnd, horizon: Option<Duration>) -> CameraResult {
+        let owed = end.accepted();
+        for (place, k) in (0..).zip(std::mem::take(&mut self.on_stream)) {
+            if self.frames[k as usize] == FrameState::Sent {
+                self.write_off(k, owed.is_none_or(|accepted| place < accepted));
             }
         }
+        let lane = self.lane();
+        let due = horizon.map_or(lane.frames(), |offset| lane.due(offset));
+        for k in 0..due {
+            if self.frames[k as usize] == FrameState::Unsent {
+                self.tally(k).not_sent += 1;
+                self.missed_in_bin(k);
+            }
+        }
+        let gap_max = self.gaps.iter().max().copied();
         CameraResult {
-            camera_id: camera_id(self.camera),
-            tally: self.measured,
-            figures: self.latency.figures(),
-            all_answers_max_ms: self.all_answers_max.map(millis),
-            over_slo: self.over_slo,
-            protocol_errors: self.protocol_errors,
-            first_protocol_error: self.first_protocol_error,
-            warmup: self.warmup,
-            warmup_max_ms: self.warmup_max.map(millis),
-            end,
+            group: self.lane().group(),
+            figures: CameraFigures {
+                camera_id: camera_id(self.camera),
+                group: String::new(),
+                tally: self.measured,
+                figures: self.latency.figures(),
+                all_answers_max_ms: self.all_answers_max.map(millis),
+                over_slo: self.over_slo,
+                protocol_errors: self.protocol_errors,
+                first_protocol_error: self.first_protocol_error,
+                warmup: self.warmup,
+                warmup_max_ms: self.warmup_max.map(millis),
+                end: end.to_string(),
+                reconnects: self.gaps.len() as u64,
+                gap_max_ms: gap_max.map(millis),
+                excused: self.excused,
+                warmup_excused: self.warmup_excused,
+                bins_max_ms: Vec::new(),
+                bins_missed: Vec::new(),
+            },
+            gaps: self.gaps,
+            over_slo_by_itself: self.over_slo_by_itself,
             latency: self.latency,
             lateness: self.lateness,
+            wake_lateness: self.wake_lateness,
             stages: self.stages,
+            bins: self.camera_bins,
         }
     }
 
     fn tally(&mut self, k: u64) -> &mut Tally {
-        if self.schedule.is_warmup(k) { &mut self.warmup } else { &mut self.measured }
+        if self.lane().is_warmup(k) { &mut self.warmup } else { &mut self.measured }
     }
 
-    fn protocol_error(&mut self, what: String) {
+    fn protocol_error(&mut self, what: String) -> Option<Measured> {
         self.protocol_errors += 1;
         self.first_protocol_error.get_or_insert(what);
+        None
     }
 }
 
@@ -203,119 +435,160 @@ pub fn camera_id(camera: u32) -> String {
 }
 
 /// One camera's closed books.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct CameraResult {
-    /// As sent in the stream's metadata.
-    pub camera_id: String,
-    /// Measured frames.
-    #[serde(flatten)]
-    pub tally: Tally,
+    /// Its group, by its place in the scenario.
+    pub group: usize,
+    /// As reported; the bins and the group's name are filled in there.
+    pub figures: CameraFigures,
+    /// Times from a stream's end to the next one's first answer.
+    pub gaps: Vec<Duration>,
+    /// Measured OK answers over the limit that had been within it without the camera's waking late.
+    pub over_slo_by_itself: u64,
     /// Latency of the measured OK answers.
-    #[serde(flatten)]
-    pub figures: Figures,
-    /// Slowest measured answer of any outcome.
-    pub all_answers_max_ms: Option<f64>,
-    /// Measured OK answers slower than the limit.
-    pub over_slo: u64,
-    /// Answers that fit no waiting frame, and unknown outcomes.
-    pub protocol_errors: u64,
-    /// The first of them.
-    pub first_protocol_error: Option<String>,
-    /// Warm-up frames.
-    pub warmup: Tally,
-    /// Slowest warm-up answer.
-    pub warmup_max_ms: Option<f64>,
-    /// How the stream ended.
-    #[serde(serialize_with = "as_text")]
-    pub end: StreamEnd,
-    /// Latency of the measured OK answers, to be added up.
-    #[serde(skip)]
     pub latency: Distribution,
     /// How late the measured frames were sent.
-    #[serde(skip)]
     pub lateness: Distribution,
+    /// How late the camera woke up for them.
+    pub wake_lateness: Distribution,
     /// Stage times of the measured OK answers.
-    #[serde(skip)]
     pub stages: StageSums,
-}
-
-fn as_text<S: serde::Serializer>(end: &StreamEnd, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(end)
+    /// Its measured frames bin by bin.
+    pub bins: Vec<CameraBin>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Scenario;
     use proptest::prelude::*;
 
     const SLO: Duration = Duration::from_millis(100);
+    const NO_GAP: Duration = Duration::ZERO;
 
+    /// A camera of one frame per second.
     fn record(warmup: u64, measured: u64) -> CameraRecord {
         let seconds = Duration::from_secs;
-        CameraRecord::new(0, Schedule::new(1, 1.0, seconds(warmup), seconds(measured)), SLO)
+        let scenario = Scenario::uniform(1, 1.0, seconds(warmup), seconds(measured));
+        CameraRecord::new(0, Arc::new(Schedule::of(&scenario)), SLO, NO_GAP)
     }
 
     fn answer(frame_id: u64, outcome: i32) -> DetectResponse {
         DetectResponse { frame_id, outcome, ..DetectResponse::default() }
     }
 
+    fn at(k: u64) -> Duration {
+        Duration::from_secs(k)
+    }
+
+    fn shut_down(accepted: Option<u64>) -> StreamEnd {
+        let (code, message) = ("UNAVAILABLE".into(), "shutting down".into());
+        StreamEnd::Broken { code, message, accepted }
+    }
+
     #[test]
     fn latency_is_of_measured_ok_answers_and_warm_up_is_kept_apart() {
         let mut record = record(1, 3);
         for k in 0..4 {
-            record.sent(k, Duration::ZERO);
+            record.sent(k, at(k), Duration::ZERO);
         }
-        let after = |ms| move |_| Duration::from_millis(ms);
-        record.answered(&answer(0, 0), after(900));
-        record.answered(&answer(1, 0), after(30));
-        record.answered(&answer(2, Outcome::Superseded as i32), after(400));
-        record.answered(&answer(3, 0), |_| SLO + Duration::from_millis(1));
+        let after = |k, ms| at(k) + Duration::from_millis(ms);
+        assert_eq!(record.answered(&answer(0, 0), after(0, 900)), None);
+        record.answered(&answer(1, 0), after(1, 30));
+        let superseded = Outcome::Superseded as i32;
+        let measured = record.answered(&answer(2, superseded), after(2, 400)).unwrap();
+        assert_eq!((measured.bin, measured.ok), (1, false));
+        record.answered(&answer(3, 0), after(3, 101));
         assert_eq!(record.open(), 0);
-        let result = record.finish(StreamEnd::Done, None);
-        assert_eq!((result.tally.ok, result.tally.superseded, result.over_slo), (2, 1, 1));
-        assert_eq!(result.figures.max_ms, Some(101.0));
-        assert_eq!(result.all_answers_max_ms, Some(400.0));
-        assert_eq!((result.warmup.ok, result.warmup_max_ms), (1, Some(900.0)));
+        let result = record.finish(&StreamEnd::Done, None);
+        let figures = result.figures;
+        assert_eq!((figures.tally.ok, figures.tally.superseded, figures.over_slo), (2, 1, 1));
+        assert_eq!(figures.figures.max_ms, Some(101.0));
+        assert_eq!(figures.all_answers_max_ms, Some(400.0));
+        assert_eq!((figures.warmup.ok, figures.warmup_max_ms), (1, Some(900.0)));
+        let bins: Vec<_> = result.bins.iter().map(|bin| (bin.max, bin.not_ok)).collect();
+        let ms = Duration::from_millis;
+        assert_eq!(bins, [(Some(ms(30)), 0), (None, 1), (Some(ms(101)), 0)]);
     }
 
     #[test]
     fn what_is_over_the_limit_is_counted_as_it_is_reported() {
         let mut record = record(0, 2);
         for (k, nanoseconds) in [(0, 900), (1, 1_000)] {
-            record.sent(k, Duration::ZERO);
-            record.answered(&answer(k, 0), |_| SLO + Duration::from_nanos(nanoseconds));
+            record.sent(k, at(k), Duration::ZERO);
+            record.answered(&answer(k, 0), at(k) + SLO + Duration::from_nanos(nanoseconds));
             assert_eq!(record.over_slo, k, "{nanoseconds} ns more than the limit");
         }
-        assert_eq!(record.finish(StreamEnd::Done, None).figures.max_ms, Some(100.001));
+        let result = record.finish(&StreamEnd::Done, None);
+        assert_eq!(result.figures.figures.max_ms, Some(100.001));
+    }
+
+    #[test]
+    fn what_a_camera_that_wakes_late_adds_to_the_latency_is_its_own() {
+        let mut record = record(0, 3);
+        let late = Duration::from_millis(60);
+        for (k, ms, by_itself) in [(0, 90, 0), (1, 150, 1), (2, 170, 1)] {
+            record.sent(k, at(k) + late, late);
+            record.answered(&answer(k, 0), at(k) + Duration::from_millis(ms));
+            assert_eq!(record.over_slo_by_itself, by_itself, "{ms} ms");
+        }
+        assert_eq!(record.over_slo, 2);
     }
 
     #[test]
     fn duplicates_and_strangers_are_protocol_errors() {
         let mut record = record(0, 3);
-        record.sent(0, Duration::ZERO);
+        record.sent(0, at(0), Duration::ZERO);
         for frame_id in [0, 0, 1, 77, u64::MAX] {
-            record.answered(&answer(frame_id, 0), |_| Duration::ZERO);
+            record.answered(&answer(frame_id, 0), at(0));
         }
-        let result = record.finish(StreamEnd::Done, Some(Duration::ZERO));
-        assert_eq!(result.protocol_errors, 4);
-        assert_eq!(result.first_protocol_error.as_deref(), Some("second answer to frame 0"));
-        assert_eq!((result.tally.ok, result.tally.sent, result.tally.not_sent), (1, 1, 0));
+        let figures = record.finish(&StreamEnd::Done, Some(Duration::ZERO)).figures;
+        assert_eq!(figures.protocol_errors, 4);
+        assert_eq!(figures.first_protocol_error.as_deref(), Some("second answer to frame 0"));
+        let tally = figures.tally;
+        assert_eq!((tally.ok, tally.sent, tally.not_sent), (1, 1, 0));
     }
 
     #[test]
     fn a_server_that_shut_down_says_which_frames_it_had_read() {
         let mut record = record(0, 10);
         for k in 0..6 {
-            record.sent(k, Duration::ZERO);
+            record.sent(k, at(k), Duration::ZERO);
         }
-        record.answered(&answer(0, 0), |_| Duration::ZERO);
-        let end = StreamEnd::Broken {
-            code: "UNAVAILABLE".into(),
-            message: "shutting down".into(),
-            accepted: Some(4),
-        };
-        let tally = record.finish(end, None).tally;
+        record.answered(&answer(0, 0), at(5));
+        let tally = record.finish(&shut_down(Some(4)), None).figures.tally;
         assert_eq!((tally.lost, tally.unaccepted, tally.not_sent), (3, 2, 4));
+    }
+
+    /// Frames 0 to 2 on a first stream that ends at 2.5 s, of which the server had read `accepted`;
+    /// frame 4 on a second one, answered at 4.1 s: a gap of 1.6 s.
+    fn reconnected(accepted: Option<u64>, max_gap: Duration) -> CameraFigures {
+        let mut record = record(0, 5);
+        record.max_gap = max_gap;
+        for k in 0..3 {
+            record.sent(k, at(k), Duration::ZERO);
+        }
+        record.answered(&answer(0, 0), at(2));
+        record.stream_ended(&shut_down(accepted), Duration::from_millis(2500), 3);
+        record.sent(4, at(4), Duration::ZERO);
+        record.answered(&answer(4, 0), Duration::from_millis(4100));
+        record.answered(&answer(1, 0), Duration::from_millis(4200));
+        record.finish(&StreamEnd::Done, None).figures
+    }
+
+    #[test]
+    fn a_gap_is_measured_and_excused_when_it_is_short() {
+        let none = reconnected(None, Duration::from_millis(1599));
+        assert_eq!((none.tally.ok, none.tally.lost, none.tally.not_sent), (2, 2, 1));
+        assert_eq!((none.reconnects, none.gap_max_ms), (1, Some(1600.0)));
+        assert_eq!(none.excused, Tally::default());
+        assert_eq!(none.protocol_errors, 1, "frame 1 was of the earlier stream");
+        let short = reconnected(None, Duration::from_millis(1600));
+        assert_eq!((short.excused.sent, short.excused.lost, short.excused.not_sent), (2, 2, 1));
+        // What the server had read it owes an answer to, gap or not.
+        let owed = reconnected(Some(2), Duration::from_secs(2));
+        assert_eq!((owed.tally.lost, owed.tally.unaccepted), (1, 1));
+        assert_eq!((owed.excused.lost, owed.excused.unaccepted), (0, 1));
     }
 
     proptest! {
@@ -324,23 +597,29 @@ mod tests {
             warmup in 0u64..10,
             measured in 1u64..40,
             sent in 0u64..60,
+            ended_after in prop::option::of(0u64..60),
             answers in prop::collection::vec((0u64..70, 0i32..9), 0..120),
             accepted in prop::option::of(0u64..60),
             horizon in prop::option::of(0u64..60),
+            max_gap in 0u64..100,
         ) {
             let mut record = record(warmup, measured);
+            record.max_gap = Duration::from_secs(max_gap);
             let sent = sent.min(warmup + measured);
             for k in 0..sent {
-                record.sent(k, Duration::from_millis(k));
+                record.sent(k, at(k), Duration::ZERO);
+                if ended_after == Some(k) {
+                    record.stream_ended(&shut_down(accepted), at(k), k + 1);
+                }
             }
-            for (frame_id, outcome) in answers {
-                record.answered(&answer(frame_id, outcome), Duration::from_millis);
+            for (place, (frame_id, outcome)) in (0..).zip(answers) {
+                record.answered(&answer(frame_id, outcome), at(60 + place));
             }
-            let end = StreamEnd::Broken { code: String::new(), message: String::new(), accepted };
-            let result = record.finish(end, horizon.map(Duration::from_secs));
-            let mut all = result.warmup;
-            all.add(&result.tally);
-            for tally in [result.warmup, result.tally] {
+            let result = record.finish(&shut_down(accepted), horizon.map(Duration::from_secs));
+            let figures = result.figures;
+            let mut all = figures.warmup;
+            all.add(&figures.tally);
+            for tally in [figures.warmup, figures.tally] {
                 prop_assert_eq!(tally.sent, tally.answered + tally.lost + tally.unaccepted);
                 let outcomes: u64 = tally.outcomes().iter().map(|(_, count)| count).sum();
                 prop_assert_eq!(tally.answered, outcomes);
@@ -349,6 +628,13 @@ mod tests {
             if horizon.is_none() {
                 prop_assert_eq!(all.sent + all.not_sent, warmup + measured);
             }
+            // No more is excused than was missed; `less` would overflow.
+            let judged = figures.tally.less(&figures.excused);
+            prop_assert_eq!(judged.answered, figures.tally.answered);
+            let _ = figures.warmup.less(&figures.warmup_excused);
+            let missed: u64 = result.bins.iter().map(|bin| bin.not_ok + bin.unanswered).sum();
+            let tally = figures.tally;
+            prop_assert_eq!(missed, tally.sent + tally.not_sent - tally.ok);
         }
     }
 }

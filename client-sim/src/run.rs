@@ -1,37 +1,35 @@
 //! A load run from pictures to report: the wiring of everything else.
 
 use std::{
+    collections::HashMap,
     future::Future,
+    io::ErrorKind,
     path::Path,
-    sync::Arc,
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
-use tokio::{
-    sync::{Semaphore, watch},
-    task::JoinSet,
-};
-use tonic::transport::{Channel, Endpoint};
+use tokio::{sync::watch, task::JoinSet};
+use tonic::transport::Channel;
+use vedette_proto::camera_ai::ServerInfo;
 
 use crate::{
-    camera::{self, Fleet, Live},
+    camera::{self, Fleet, Live, Load},
     clock,
-    config::{RunConfig, ServerAddr},
-    connect::{connect, endpoint, server_info},
+    config::{Connections, PictureSource, RunConfig, Scenario, Size},
+    connect::{connect, connect_many, endpoint, server_info},
     error::SimError,
+    meter::{Reading, Usage},
     pacer::Pacer,
     progress,
-    record::{CameraRecord, CameraResult, StreamEnd},
-    report::{Report, RunFacts},
-    scene,
+    record::{Bins, CameraRecord, CameraResult, StreamEnd},
+    report::{RunFacts, make, schema::Report},
+    rogue, scene,
     schedule::Schedule,
     source::{PictureSet, draw_pictures, read_folder},
+    timeline::FleetTimeline,
     verdict::counted,
 };
-
-/// Connections being opened at the same time; a fleet that knocks all at once overflows the
-/// backlog of the server's listening socket, and refused SYNs cost a second each.
-const CONNECTING_AT_ONCE: usize = 16;
 
 /// Time between the last set-up step and the first frame, so that every camera's task is waiting
 /// when its first frame is due.
@@ -41,97 +39,190 @@ const START_LEAD: Duration = Duration::from_millis(50);
 /// them at 3840x2160 take 15 s on a slow core.
 const LONG_DRAWING_PIXELS: u64 = 1_000_000;
 
+/// What is fetched or made once for any number of runs with the same server and pictures.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// What the server said about itself.
+    pub server: Option<ServerInfo>,
+    pictures: HashMap<PictureSource, PictureSet>,
+}
+
+impl Prepared {
+    /// The pictures of a source that was prepared.
+    ///
+    /// # Panics
+    /// For another one.
+    #[must_use]
+    pub fn pictures(&self, source: &PictureSource) -> &PictureSet {
+        &self.pictures[source]
+    }
+}
+
+/// Looks at the server and gets the pictures.
+///
+/// Mistakes show at once: an unusable folder before anything is sent, and a server that is not
+/// there before pictures are drawn.
+pub async fn prepare(config: &RunConfig) -> Result<Prepared, SimError> {
+    let mut pictures = HashMap::new();
+    for group in &config.scenario.groups {
+        if let PictureSource::Folder(dir) = &group.pictures {
+            pictures.insert(group.pictures.clone(), folder_pictures(dir)?);
+        }
+    }
+    let channel = connect(&endpoint(&config.target)?, &config.target).await?;
+    let server = server_info(channel, &config.target).await?;
+    for group in &config.scenario.groups {
+        let made = match &group.pictures {
+            source if pictures.contains_key(source) => continue,
+            PictureSource::Drawn(size) => drawn_pictures(*size, config.quiet).await?,
+            PictureSource::Folder(dir) => folder_pictures(dir)?,
+            PictureSource::Video { path, .. } => {
+                return Err(SimError::Read {
+                    path: path.clone(),
+                    source: ErrorKind::Unsupported.into(),
+                });
+            }
+        };
+        pictures.insert(group.pictures.clone(), made);
+    }
+    Ok(Prepared { server, pictures })
+}
+
 /// Runs the fleet. When `interrupt` ends first, the run stops early and reports what it has.
 pub async fn run(
     config: &RunConfig,
     interrupt: impl Future<Output = ()>,
 ) -> Result<Report, SimError> {
-    // Mistakes show at once: an unusable folder before anything is sent, and a server that is not
-    // there before pictures are drawn.
-    let folder = config.images.as_deref().map(folder_pictures).transpose()?;
-    let endpoint = endpoint(&config.addr, config.connect)?;
-    let first = connect(&endpoint, &config.addr, clock::now() + config.connect).await?;
-    let server = server_info(first.clone(), &config.addr, config.connect).await?;
-    let pictures = match folder {
-        Some(pictures) => pictures,
-        None => drawn_pictures(config).await?,
-    };
-    let mut channels = vec![first];
-    channels.extend(connect_rest(&endpoint, config).await?);
-    let schedule = Schedule::new(config.cameras, config.fps, config.warmup, config.measured)
-        .with_phases(config.phases);
+    let prepared = prepare(config).await?;
+    play(config, &prepared, Arc::default(), interrupt).await
+}
+
+/// Runs the fleet with what is prepared already, and counts into `live`.
+pub async fn play(
+    config: &RunConfig,
+    prepared: &Prepared,
+    live: Arc<Live>,
+    interrupt: impl Future<Output = ()>,
+) -> Result<Report, SimError> {
+    let schedule = Arc::new(Schedule::of(&config.scenario));
+    let channels = channels(config, schedule.cameras()).await?;
     let start = clock::now() + START_LEAD;
     let fleet = Arc::new(Fleet {
-        schedule,
-        pacer: Pacer::start(schedule, start).map_err(SimError::Runtime)?,
-        pictures,
+        schedule: schedule.clone(),
+        pacer: Pacer::start(schedule.clone(), start).map_err(SimError::Runtime)?,
+        loads: loads(&config.scenario, prepared),
         start,
         start_unix_us: clock::unix_micros().saturating_add_unsigned(clock::micros(START_LEAD)),
-        budget_ms: config.budget_ms,
         drain: config.drain,
-        slo_max: config.slo_max,
-        live: Live::default(),
+        slo_max: config.slo.max,
+        reconnect: config.reconnect,
+        seed: config.scenario.seed,
+        live,
+        timeline: Mutex::new(FleetTimeline::new(Bins::of(&schedule))),
     });
     let (stop, stopped) = watch::channel(false);
     let mut cameras = JoinSet::new();
-    for (index, channel) in (0..).zip(channels) {
+    for index in 0..schedule.cameras() {
+        let channel = channels[index as usize % channels.len()].clone();
         let camera = camera::run(fleet.clone(), index, channel, stopped.clone());
         cameras.spawn(async move { (index, camera.await) });
     }
+    drop(channels);
+    let rogues = rogue::start(config, &fleet, &stopped)?;
     let progress = (!config.quiet).then(|| tokio::spawn(progress::show(fleet.clone())));
 
-    let collected = collect(&mut cameras, interrupt, &stop, fleet.start).await;
+    let collected = collect(&mut cameras, interrupt, &stop, &fleet).await;
     if let Some(progress) = progress {
         progress.abort();
         // Waiting for the abort lets the bar clear itself before the table is printed.
         let _ = progress.await;
     }
-    let (mut records, interrupted_after) = collected?;
-    records.sort_by_key(|(index, _)| *index);
+    let Collected { records, interrupted_after, usage } = collected?;
+    stop.send_replace(true);
     let results: Vec<CameraResult> = records
         .into_iter()
-        .map(|(_, (record, end))| record.finish(end, interrupted_after))
+        .map(|(_, (record, end))| record.finish(&end, interrupted_after))
         .collect();
-    Ok(Report::new(RunFacts {
+    let timeline = {
+        let timeline = fleet.timeline.lock().unwrap_or_else(PoisonError::into_inner);
+        timeline.finish(results.iter().map(|camera| &*camera.bins))
+    };
+    let facts = RunFacts {
         config,
-        schedule,
-        pictures: &fleet.pictures,
-        server,
+        loads: &fleet.loads,
+        server: prepared.server.clone(),
+        started_unix_ms: fleet.start_unix_us / 1000 + schedule.warmup().as_millis() as i64,
         interrupted_after,
         cameras: results,
-    }))
+        timeline,
+        rogues: rogues.figures().await,
+        usage,
+        self_test: None,
+    };
+    Ok(make(&facts))
 }
 
-type Collected = (Vec<(u32, (CameraRecord, StreamEnd))>, Option<Duration>);
+/// A connection for each camera, or those that all share.
+async fn channels(config: &RunConfig, cameras: u32) -> Result<Vec<Channel>, SimError> {
+    let count = match config.connections {
+        Connections::PerCamera => cameras,
+        Connections::Shared(count) => count.min(cameras),
+    };
+    connect_many(&endpoint(&config.target)?, &config.target, count).await
+}
 
-/// Waits for all cameras; tells them to stop when `interrupt` ends, and returns when that was.
+fn loads(scenario: &Scenario, prepared: &Prepared) -> Vec<Load> {
+    let load = |group: &crate::config::Group| Load {
+        pictures: prepared.pictures(&group.pictures).clone(),
+        budget_ms: group.budget_ms,
+    };
+    scenario.groups.iter().map(load).collect()
+}
+
+struct Collected {
+    records: Vec<(u32, (CameraRecord, StreamEnd))>,
+    interrupted_after: Option<Duration>,
+    usage: Usage,
+}
+
+/// Waits for all cameras; tells them to stop when `interrupt` ends. Meanwhile it reads the tool's own
+/// processor time at the beginning and the end of the measured part.
 async fn collect(
     cameras: &mut JoinSet<(u32, (CameraRecord, StreamEnd))>,
     interrupt: impl Future<Output = ()>,
     stop: &watch::Sender<bool>,
-    start: Instant,
+    fleet: &Fleet,
 ) -> Result<Collected, SimError> {
     let mut records = Vec::with_capacity(cameras.len());
     let mut interrupted_after = None;
-    tokio::pin!(interrupt);
+    let mut first = Reading::now();
+    let mut last = None;
+    let measured = clock::sleep_until(fleet.start + fleet.schedule.warmup());
+    let over = clock::sleep_until(fleet.start + fleet.schedule.length());
+    tokio::pin!(interrupt, measured, over);
+    let mut warming_up = true;
     loop {
         tokio::select! {
             joined = cameras.join_next() => match joined {
                 Some(joined) => records.push(joined?),
-                None => return Ok((records, interrupted_after)),
+                None => break,
             },
             () = &mut interrupt, if interrupted_after.is_none() => {
-                interrupted_after = Some(clock::now().saturating_duration_since(start));
+                interrupted_after = Some(clock::now().saturating_duration_since(fleet.start));
                 stop.send_replace(true);
             }
+            () = &mut measured, if warming_up => (warming_up, first) = (false, Reading::now()),
+            () = &mut over, if last.is_none() => last = Some(Reading::now()),
         }
     }
+    records.sort_by_key(|(index, _)| *index);
+    let usage = last.unwrap_or_else(Reading::now).since(&first);
+    Ok(Collected { records, interrupted_after, usage })
 }
 
 /// The built-in pictures. The runtime goes on meanwhile, so that open connections stay alive.
-async fn drawn_pictures(config: &RunConfig) -> Result<PictureSet, SimError> {
-    let size = config.size;
-    if !config.quiet && u64::from(size.width) * u64::from(size.height) >= LONG_DRAWING_PIXELS {
+async fn drawn_pictures(size: Size, quiet: bool) -> Result<PictureSet, SimError> {
+    if !quiet && u64::from(size.width) * u64::from(size.height) >= LONG_DRAWING_PIXELS {
         crate::say(&format!("drawing {} pictures of {size}, this takes a while", scene::COUNT));
     }
     let drawn = tokio::task::spawn_blocking(move || draw_pictures(size, scene::COUNT)).await??;
@@ -145,31 +236,4 @@ fn folder_pictures(dir: &Path) -> Result<PictureSet, SimError> {
         crate::say(&format!("ignoring {files} of {} that are no pictures", dir.display()));
     }
     Ok(folder.pictures)
-}
-
-/// The other cameras' connections; each has its own.
-async fn connect_rest(endpoint: &Endpoint, config: &RunConfig) -> Result<Vec<Channel>, SimError> {
-    let at_once = Arc::new(Semaphore::new(CONNECTING_AT_ONCE));
-    let mut connecting = JoinSet::new();
-    for _ in 1..config.cameras {
-        let task =
-            connect_one(at_once.clone(), endpoint.clone(), config.addr.clone(), config.connect);
-        connecting.spawn(task);
-    }
-    let mut channels = Vec::with_capacity(connecting.len());
-    while let Some(joined) = connecting.join_next().await {
-        channels.push(joined??);
-    }
-    Ok(channels)
-}
-
-async fn connect_one(
-    at_once: Arc<Semaphore>,
-    endpoint: Endpoint,
-    addr: ServerAddr,
-    patience: Duration,
-) -> Result<Channel, SimError> {
-    // The semaphore is never closed, so a permit always comes.
-    let _permit = at_once.acquire().await.ok();
-    connect(&endpoint, &addr, clock::now() + patience).await
 }

@@ -5,10 +5,10 @@ mod histogram;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use vedette_proto::camera_ai::{Outcome, StageTimes};
 
-use crate::clock::micros;
+use crate::{clock::micros, report::schema::PercentilePoint};
 
 /// Range of the latency histograms: 1 us to 120 s. The exact maximum is kept apart.
 const MAX_TRACKED_US: u64 = 120_000_000;
@@ -19,10 +19,13 @@ const LATENCY_DIGITS: u8 = 3;
 /// Significant digits of the send lateness histograms; two keep a camera's at about 10 KiB.
 const LATENESS_DIGITS: u8 = 2;
 
+/// Ratio of what two neighbours of the latency curve leave to 100 %: twenty points for a factor of 10.
+const CURVE_STEP: f64 = 0.891_250_938_133_745_6;
+
 /// What became of a number of frames.
 ///
 /// `sent = answered + lost + unaccepted` and `answered` = the sum of the seven outcomes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Frames handed to the connection.
     pub sent: u64,
@@ -77,6 +80,25 @@ impl Tally {
             ("unsupported", self.unsupported),
             ("internal", self.internal),
         ]
+    }
+
+    /// Without a part of it.
+    #[must_use]
+    pub fn less(self, part: &Self) -> Self {
+        Self {
+            sent: self.sent - part.sent,
+            lost: self.lost - part.lost,
+            unaccepted: self.unaccepted - part.unaccepted,
+            not_sent: self.not_sent - part.not_sent,
+            answered: self.answered - part.answered,
+            ok: self.ok - part.ok,
+            superseded: self.superseded - part.superseded,
+            expired: self.expired - part.expired,
+            overloaded: self.overloaded - part.overloaded,
+            bad_image: self.bad_image - part.bad_image,
+            unsupported: self.unsupported - part.unsupported,
+            internal: self.internal - part.internal,
+        }
     }
 
     /// Adds another camera's counts.
@@ -142,6 +164,34 @@ impl Distribution {
         self.sum_us += other.sum_us;
     }
 
+    /// The value in milliseconds that `percentile` (0 to 100) percent of the values do not exceed.
+    #[must_use]
+    pub fn at_percentile(&self, percentile: f64) -> Option<f64> {
+        // A bucket's upper edge may lie above the largest value recorded.
+        let us = self.histogram.value_at_quantile(percentile / 100.0);
+        (!self.histogram.is_empty()).then(|| us.clamp(self.min_us, self.max_us) as f64 / 1e3)
+    }
+
+    /// The distribution from its smallest to its largest value, denser towards the largest: twenty
+    /// points while what is left to 100 % falls to a tenth.
+    #[must_use]
+    pub fn curve(&self) -> Vec<PercentilePoint> {
+        let count = self.histogram.len();
+        let mut points = Vec::new();
+        let mut rest = 1.0;
+        // Beyond one value in all of them there is only the largest.
+        while rest * count as f64 >= 1.0 {
+            let percentile = 100.0 * (1.0 - rest);
+            points.extend(
+                self.at_percentile(percentile).map(|ms| PercentilePoint { percentile, ms }),
+            );
+            rest *= CURVE_STEP;
+        }
+        let largest = self.figures().max_ms;
+        points.extend(largest.map(|ms| PercentilePoint { percentile: 100.0, ms }));
+        points
+    }
+
     /// Its figures; all `None` when nothing was recorded.
     #[must_use]
     pub fn figures(&self) -> Figures {
@@ -150,14 +200,10 @@ impl Distribution {
             return Figures::default();
         }
         let ms = |us: u64| Some(us as f64 / 1e3);
-        // A bucket's upper edge may lie above the largest value recorded.
-        let at = |quantile| {
-            ms(self.histogram.value_at_quantile(quantile).clamp(self.min_us, self.max_us))
-        };
         Figures {
-            p50_ms: at(0.50),
-            p95_ms: at(0.95),
-            p99_ms: at(0.99),
+            p50_ms: self.at_percentile(50.0),
+            p95_ms: self.at_percentile(95.0),
+            p99_ms: self.at_percentile(99.0),
             max_ms: ms(self.max_us),
             mean_ms: Some((self.sum_us as f64 / count as f64).round() / 1e3),
             min_ms: ms(self.min_us),
@@ -166,7 +212,7 @@ impl Distribution {
 }
 
 /// A distribution in milliseconds; `None` (JSON `null`) when nothing was measured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Half of the values were at most this.
     pub p50_ms: Option<f64>,
@@ -233,7 +279,7 @@ impl StageSums {
 }
 
 /// Mean times of the server's stages over OK answers, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct StageMeans {
     /// From receipt until a worker took the frame up.
     pub queue: f64,

@@ -1,215 +1,258 @@
 //! The report of a run: figures, verdict, and how both are shown.
 
+pub mod capacity;
+pub mod schema;
 mod table;
 
 use std::{fs, time::Duration};
 
-use serde::Serialize;
 use vedette_proto::camera_ai::ServerInfo;
 
+use self::schema::{
+    CameraFigures, GroupFigures, KIND_RUN, LatenessFigures, PercentileLimit, PictureFigures,
+    ReconnectFigures, Report, RogueFigures, SCHEMA_VERSION, SelfTestFigures, SimulatorFigures,
+    StreamEndFigures, Timeline, Verdict, WarmupFigures,
+};
 use crate::{
+    camera::Load,
     clock::millis,
-    config::{JsonTarget, RunConfig},
-    connect::ServerFigures,
+    config::{Connections, JsonTarget, PictureSource, RunConfig},
     error::SimError,
-    record::CameraResult,
-    schedule::{Phases, Schedule},
+    machine,
+    meter::Usage,
+    record::{CameraBin, CameraResult},
+    schedule::Phases,
     source::PictureSet,
-    stats::{Distribution, Figures, StageMeans, StageSums, Tally},
-    verdict::{Limits, Verdict, judge, stream_ends},
+    stats::{Distribution, StageSums, Tally},
+    validity,
+    verdict::{Limits, judge, stream_ends},
 };
 
-/// Version of the JSON report; raised when a field changes its meaning or goes away.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Largest fleet whose cameras are reported bin by bin; beyond it the report would be mostly that.
+const MOST_CAMERAS_WITH_BINS: usize = 1000;
 
 /// What a report is made from.
 #[derive(Debug)]
 pub struct RunFacts<'a> {
     /// What was asked for.
     pub config: &'a RunConfig,
-    /// Who sent when.
-    pub schedule: Schedule,
-    /// What was sent.
-    pub pictures: &'a PictureSet,
+    /// What was sent, by group.
+    pub loads: &'a [Load],
     /// What the server said about itself.
     pub server: Option<ServerInfo>,
+    /// Start of the measured part, in milliseconds since the Unix epoch.
+    pub started_unix_ms: i64,
     /// When the run was stopped by hand, as offset from its start.
     pub interrupted_after: Option<Duration>,
     /// Every camera's closed books, in order.
     pub cameras: Vec<CameraResult>,
+    /// All cameras together, bin by bin.
+    pub timeline: Timeline,
+    /// Clients that broke the rules.
+    pub rogues: Vec<RogueFigures>,
+    /// What this tool took from the machine.
+    pub usage: Usage,
+    /// The same load against a server that answers at once.
+    pub self_test: Option<SelfTestFigures>,
 }
 
-/// A run's figures and verdict. Serialises to the JSON report.
-#[derive(Debug, Serialize)]
-pub struct Report {
-    /// [`SCHEMA_VERSION`].
-    pub schema_version: u32,
-    /// Version of this tool.
-    pub client_version: &'static str,
-    /// Host and port of the server.
-    pub addr: String,
-    /// What the server said about itself; `null` when it does not know the question.
-    pub server: Option<ServerFigures>,
-    /// Number of cameras.
-    pub cameras: u32,
-    /// Frames per second of each camera.
-    pub fps: f64,
-    /// Length of the measured part.
-    pub seconds: f64,
-    /// How the cameras' start times lie to each other: `spread` = evenly over a period, `aligned` =
-    /// all at the same instant, `ramp` = group after group.
-    pub phases: &'static str,
-    /// Cameras that start together on a ramp; `null` otherwise.
-    pub ramp_cameras: Option<u32>,
-    /// Time from one group of a ramp to the next; `null` otherwise.
-    pub ramp_every_ms: Option<f64>,
-    /// What was sent.
-    pub pictures: PictureFigures,
-    /// Budget sent with each frame; 0 = the server's default.
-    pub budget_ms: u32,
-    /// Measured frames of all cameras.
-    #[serde(flatten)]
-    pub tally: Tally,
-    /// Latency of the measured OK answers, from the intended send instant.
-    #[serde(flatten)]
-    pub figures: Figures,
-    /// Slowest measured answer of any outcome.
-    pub all_answers_max_ms: Option<f64>,
-    /// Measured OK answers slower than the limit.
-    pub over_slo: u64,
-    /// Largest acceptable latency.
-    pub slo_max_ms: f64,
-    /// Share of the frames that must be answered OK.
-    pub min_answered_ratio: f64,
-    /// `verdict` (`PASS` or `FAIL`) and `reasons`.
-    #[serde(flatten)]
-    pub verdict: Verdict,
-    /// Whether the run was stopped by hand.
-    pub interrupted: bool,
-    /// Answers that fit no waiting frame.
-    pub protocol_errors: u64,
-    /// How streams ended that did not end by being complete.
-    pub stream_ends: Vec<StreamEndFigures>,
-    /// Mean stage times that the server reported; `null` when it reports none.
-    pub stages_mean_us: Option<StageMeans>,
-    /// How late this tool handed measured frames to their connections.
-    pub send_lateness_ms: LatenessFigures,
-    /// Frames before the measured part.
-    pub warmup: WarmupFigures,
-    /// Each camera by itself.
-    pub per_camera: Vec<CameraResult>,
-    #[serde(skip)]
-    per_camera_table: bool,
+/// Adds up the cameras' figures and judges them.
+#[must_use]
+pub fn make(facts: &RunFacts<'_>) -> Report {
+    let config = facts.config;
+    let (scenario, slo) = (&config.scenario, &config.slo);
+    let sums = Sums::of(facts.cameras.iter());
+    let per_camera = cameras(facts);
+    let figures = sums.latency.figures();
+    let limits = Limits {
+        slo_max_ms: millis(slo.max),
+        percentiles: percentile_limits(config, &sums.latency),
+        min_answered_ratio: slo.min_answered_ratio,
+    };
+    let stopped = facts.interrupted_after.map(|after| after.as_secs_f64());
+    let judgement = judge(&per_camera, &limits, stopped);
+    let over_slo = per_camera.iter().map(|camera| camera.over_slo).sum();
+    let simulator = simulator(facts, &sums);
+    let (verdict, reasons) = validity::settle(&judgement, &simulator, &limits, over_slo);
+    let start = start(scenario.phases);
+    Report {
+        schema_version: SCHEMA_VERSION,
+        kind: KIND_RUN.to_owned(),
+        client_version: env!("CARGO_PKG_VERSION").to_owned(),
+        arguments: std::env::args().skip(1).collect(),
+        started_unix_ms: facts.started_unix_ms,
+        machine: machine::figures(),
+        addr: config.target.addr.to_string(),
+        server: facts.server.clone().map(Into::into),
+        scenario: scenario.name.clone(),
+        seed: scenario.seed,
+        cameras: scenario.cameras(),
+        fps: scenario.offered_fps() / f64::from(scenario.cameras()),
+        seconds: scenario.measured.as_secs_f64(),
+        phases: start.name.to_owned(),
+        ramp_cameras: start.ramp_cameras,
+        ramp_every_ms: start.ramp_every_ms,
+        connections: shared_connections(config.connections),
+        groups: groups(facts),
+        rogues: facts.rogues.clone(),
+        tally: sums.measured,
+        figures,
+        all_answers_max_ms: largest(per_camera.iter().map(|camera| camera.all_answers_max_ms)),
+        over_slo,
+        slo_max_ms: limits.slo_max_ms,
+        slo_percentiles: limits.percentiles,
+        min_answered_ratio: limits.min_answered_ratio,
+        verdict,
+        reasons,
+        interrupted: facts.interrupted_after.is_some(),
+        protocol_errors: per_camera.iter().map(|camera| camera.protocol_errors).sum(),
+        stream_ends: stream_ends(&per_camera)
+            .into_iter()
+            .map(|(reason, streams)| StreamEndFigures { reason, streams })
+            .collect(),
+        reconnects: reconnects(facts),
+        stages_mean_us: sums.stages.means(),
+        send_lateness_ms: lateness(&sums.lateness),
+        simulator,
+        percentiles: sums.latency.curve(),
+        histogram_us: sums.latency.to_base64(),
+        timeline: facts.timeline.clone(),
+        warmup: WarmupFigures {
+            seconds: scenario.warmup.as_secs_f64(),
+            tally: sums.warmup,
+            max_ms: largest(per_camera.iter().map(|camera| camera.warmup_max_ms)),
+        },
+        per_camera,
+    }
 }
 
-/// The pictures sent.
-#[derive(Debug, Serialize)]
-pub struct PictureFigures {
-    /// `drawn` or the folder.
-    pub source: String,
-    /// Number of different pictures.
-    pub count: usize,
-    /// Size in pixels of drawn pictures, as in `640x480`; `null` for a folder's.
-    pub size: Option<String>,
-    /// Smallest file.
-    pub min_bytes: usize,
-    /// Mean file size.
-    pub mean_bytes: usize,
-    /// Largest file.
-    pub max_bytes: usize,
+/// How the cameras' start times lie to each other, as reports write it.
+pub(crate) struct Start {
+    pub(crate) name: &'static str,
+    pub(crate) ramp_cameras: Option<u32>,
+    pub(crate) ramp_every_ms: Option<f64>,
 }
 
-/// One way in which streams ended.
-#[derive(Debug, Serialize)]
-pub struct StreamEndFigures {
-    /// Status and message.
-    pub reason: String,
-    /// Streams that ended so.
-    pub streams: u64,
+pub(crate) fn start(phases: Phases) -> Start {
+    let plain = |name| Start { name, ramp_cameras: None, ramp_every_ms: None };
+    match phases {
+        Phases::Even => plain("even"),
+        Phases::Random => plain("random"),
+        Phases::Aligned => plain("aligned"),
+        Phases::Ramp { cameras, every } => {
+            Start { name: "ramp", ramp_cameras: Some(cameras), ramp_every_ms: Some(millis(every)) }
+        }
+    }
 }
 
-/// This tool's own lateness.
-#[derive(Debug, Serialize)]
-pub struct LatenessFigures {
-    /// 99 % of the frames were at most this late.
-    pub p99: Option<f64>,
-    /// The latest frame.
-    pub max: Option<f64>,
+/// The number of connections, when cameras share them.
+pub(crate) fn shared_connections(connections: Connections) -> Option<u32> {
+    match connections {
+        Connections::PerCamera => None,
+        Connections::Shared(count) => Some(count),
+    }
 }
 
-/// The part of the run that does not count.
-#[derive(Debug, Serialize)]
-pub struct WarmupFigures {
-    /// Its length.
-    pub seconds: f64,
-    /// Its frames.
-    #[serde(flatten)]
-    pub tally: Tally,
-    /// Its slowest answer.
-    pub max_ms: Option<f64>,
+fn percentile_limits(config: &RunConfig, latency: &Distribution) -> Vec<PercentileLimit> {
+    let limit = |&(percentile, limit)| PercentileLimit {
+        percentile,
+        limit_ms: millis(limit),
+        ms: latency.at_percentile(percentile),
+    };
+    config.slo.percentiles.iter().map(limit).collect()
+}
+
+fn cameras(facts: &RunFacts<'_>) -> Vec<CameraFigures> {
+    let with_bins = facts.cameras.len() <= MOST_CAMERAS_WITH_BINS;
+    let bins = facts.timeline.ok.len();
+    let complete = |camera: &CameraResult| {
+        let group = &facts.config.scenario.groups[camera.group];
+        let mut figures = CameraFigures { group: group.name.clone(), ..camera.figures.clone() };
+        if with_bins {
+            let missed = |bin: &CameraBin| bin.not_ok + bin.unanswered;
+            let used = &camera.bins[..bins];
+            figures.bins_max_ms = used.iter().map(|bin| bin.max.map(millis)).collect();
+            figures.bins_missed = used.iter().map(missed).collect();
+        }
+        figures
+    };
+    facts.cameras.iter().map(complete).collect()
+}
+
+fn groups(facts: &RunFacts<'_>) -> Vec<GroupFigures> {
+    let groups = facts.config.scenario.groups.iter().zip(facts.loads).enumerate();
+    let figures = |(index, (group, load)): (usize, (&crate::config::Group, &Load))| {
+        let sums = Sums::of(facts.cameras.iter().filter(|camera| camera.group == index));
+        GroupFigures {
+            name: group.name.clone(),
+            cameras: group.cameras,
+            fps: group.fps,
+            jitter_ms: millis(group.jitter),
+            budget_ms: group.budget_ms,
+            pictures: pictures(&group.pictures, &load.pictures),
+            tally: sums.measured,
+            figures: sums.latency.figures(),
+        }
+    };
+    groups.map(figures).collect()
+}
+
+fn reconnects(facts: &RunFacts<'_>) -> ReconnectFigures {
+    let gaps = || facts.cameras.iter().flat_map(|camera| camera.gaps.iter().copied());
+    let count = gaps().count() as u64;
+    let excused = |tally: &Tally| tally.lost + tally.unaccepted + tally.not_sent;
+    ReconnectFigures {
+        count,
+        gap_max_ms: gaps().max().map(millis),
+        gap_mean_ms: (count > 0).then(|| gaps().map(millis).sum::<f64>() / count as f64),
+        excused_frames: facts.cameras.iter().map(|camera| excused(&camera.figures.excused)).sum(),
+    }
+}
+
+fn simulator(facts: &RunFacts<'_>, sums: &Sums) -> SimulatorFigures {
+    SimulatorFigures {
+        threads: facts.config.threads,
+        cpu_cores: facts.usage.cores,
+        busiest_thread_share: facts.usage.busiest_thread,
+        wake_lateness_ms: lateness(&sums.wake_lateness),
+        over_slo_by_itself: facts.cameras.iter().map(|camera| camera.over_slo_by_itself).sum(),
+        self_test: facts.self_test.clone(),
+    }
+}
+
+fn lateness(distribution: &Distribution) -> LatenessFigures {
+    let figures = distribution.figures();
+    LatenessFigures { p99: figures.p99_ms, max: figures.max_ms }
+}
+
+/// What was sent from a source.
+pub(crate) fn pictures(source: &PictureSource, pictures: &PictureSet) -> PictureFigures {
+    let (min_bytes, mean_bytes, max_bytes) = pictures.sizes();
+    let (source, size) = match source {
+        PictureSource::Drawn(size) => ("drawn".to_owned(), Some(size.to_string())),
+        PictureSource::Folder(dir) => (dir.display().to_string(), None),
+        PictureSource::Video { path, .. } => (path.display().to_string(), None),
+    };
+    let count = pictures.pictures().len();
+    PictureFigures { source, count, size, min_bytes, mean_bytes, max_bytes }
 }
 
 impl Report {
-    /// Adds up the cameras' figures and judges them.
-    #[must_use]
-    pub fn new(facts: RunFacts<'_>) -> Self {
-        let RunFacts { config, schedule, pictures, server, interrupted_after, cameras } = facts;
-        let slo_max_ms = millis(config.slo_max);
-        let limits = Limits { slo_max_ms, min_answered_ratio: config.min_answered_ratio };
-        let stopped = interrupted_after.map(|after| after.as_secs_f64());
-        let verdict = judge(&cameras, limits, stopped);
-        let sums = Sums::of(&cameras);
-        let lateness = sums.lateness.figures();
-        let (phases, ramp_cameras, ramp_every_ms) = match config.phases {
-            Phases::Even => ("spread", None, None),
-            Phases::Aligned => ("aligned", None, None),
-            Phases::Ramp { cameras, every } => ("ramp", Some(cameras), Some(millis(every))),
-        };
-        Self {
-            schema_version: SCHEMA_VERSION,
-            client_version: env!("CARGO_PKG_VERSION"),
-            addr: config.addr.to_string(),
-            server: server.map(ServerFigures::from),
-            cameras: schedule.cameras(),
-            fps: config.fps,
-            seconds: config.measured.as_secs_f64(),
-            phases,
-            ramp_cameras,
-            ramp_every_ms,
-            pictures: PictureFigures::new(config, pictures),
-            budget_ms: config.budget_ms,
-            tally: sums.measured,
-            figures: sums.latency.figures(),
-            all_answers_max_ms: largest(cameras.iter().map(|camera| camera.all_answers_max_ms)),
-            over_slo: cameras.iter().map(|camera| camera.over_slo).sum(),
-            slo_max_ms,
-            min_answered_ratio: config.min_answered_ratio,
-            verdict,
-            interrupted: interrupted_after.is_some(),
-            protocol_errors: cameras.iter().map(|camera| camera.protocol_errors).sum(),
-            stream_ends: stream_ends(&cameras)
-                .into_iter()
-                .map(|(reason, streams)| StreamEndFigures { reason, streams })
-                .collect(),
-            stages_mean_us: sums.stages.means(),
-            send_lateness_ms: LatenessFigures { p99: lateness.p99_ms, max: lateness.max_ms },
-            warmup: WarmupFigures {
-                seconds: config.warmup.as_secs_f64(),
-                tally: sums.warmup,
-                max_ms: largest(cameras.iter().map(|camera| camera.warmup_max_ms)),
-            },
-            per_camera: cameras,
-            per_camera_table: config.per_camera,
-        }
-    }
-
     /// Whether the run passed.
     #[must_use]
     pub fn passed(&self) -> bool {
-        self.verdict.passed()
+        self.verdict == Verdict::Pass
     }
 
-    /// The verdict as its last line says it: `PASS: ...` or `FAIL (...)`.
+    /// Whether it failed, and by slow answers or by frames that could not be sent in time, so that
+    /// the simulator itself may have been the reason.
+    #[must_use]
+    pub fn failed_in_time(&self) -> bool {
+        let slow = self.slo_percentiles.iter().any(|limit| limit.ms > Some(limit.limit_ms));
+        self.verdict == Verdict::Fail && (self.over_slo > 0 || slow || self.tally.not_sent > 0)
+    }
+
+    /// The verdict as its last line says it: `PASS: ...`, `FAIL (...)` or `INVALID (...)`.
     #[must_use]
     pub fn verdict_line(&self) -> String {
         if self.passed() {
@@ -222,39 +265,26 @@ impl Report {
                 self.tally.lost,
             )
         } else {
-            self.verdict.to_string()
+            format!("{} ({})", self.verdict.word(), self.reasons.join("; "))
         }
     }
 
-    /// The report for people: a table, the verdict on its last line.
+    /// The report for people: a table, the verdict on its last line. With `every_camera` it lists
+    /// all cameras, otherwise the slowest.
     #[must_use]
-    pub fn table(&self) -> String {
-        table::render(self)
-    }
-
-    /// Writes the JSON report to its target.
-    pub fn write_json(&self, target: &JsonTarget) -> Result<(), SimError> {
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
-        match target {
-            JsonTarget::Stdout => crate::print(&text),
-            JsonTarget::File(path) => fs::write(path, text)
-                .map_err(|source| SimError::Write { path: path.clone(), source }),
-        }
+    pub fn table(&self, every_camera: bool) -> String {
+        table::render(self, every_camera)
     }
 }
 
-impl PictureFigures {
-    fn new(config: &RunConfig, pictures: &PictureSet) -> Self {
-        let (min_bytes, mean_bytes, max_bytes) = pictures.sizes();
-        let folder = config.images.as_ref().map(|dir| dir.display().to_string());
-        Self {
-            size: folder.is_none().then(|| config.size.to_string()),
-            source: folder.unwrap_or_else(|| "drawn".to_owned()),
-            count: pictures.pictures().len(),
-            min_bytes,
-            mean_bytes,
-            max_bytes,
+/// Writes something as JSON to its target.
+pub fn write_json(value: &impl serde::Serialize, target: &JsonTarget) -> Result<(), SimError> {
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    match target {
+        JsonTarget::Stdout => crate::print(&text),
+        JsonTarget::File(path) => {
+            fs::write(path, text).map_err(|source| SimError::Write { path: path.clone(), source })
         }
     }
 }
@@ -265,23 +295,26 @@ struct Sums {
     warmup: Tally,
     latency: Distribution,
     lateness: Distribution,
+    wake_lateness: Distribution,
     stages: StageSums,
 }
 
 impl Sums {
-    fn of(cameras: &[CameraResult]) -> Self {
+    fn of<'a>(cameras: impl Iterator<Item = &'a CameraResult>) -> Self {
         let mut sums = Self {
             measured: Tally::default(),
             warmup: Tally::default(),
             latency: Distribution::latency(),
             lateness: Distribution::lateness(),
+            wake_lateness: Distribution::lateness(),
             stages: StageSums::default(),
         };
         for camera in cameras {
-            sums.measured.add(&camera.tally);
-            sums.warmup.add(&camera.warmup);
+            sums.measured.add(&camera.figures.tally);
+            sums.warmup.add(&camera.figures.warmup);
             sums.latency.add(&camera.latency);
             sums.lateness.add(&camera.lateness);
+            sums.wake_lateness.add(&camera.wake_lateness);
             sums.stages.add(&camera.stages);
         }
         sums

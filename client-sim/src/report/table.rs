@@ -2,9 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-use super::Report;
+use super::schema::{CameraFigures, Report};
 use crate::{
-    record::CameraResult,
     stats::{Figures, Tally},
     verdict::counted,
 };
@@ -13,11 +12,11 @@ use crate::{
 const LISTED: usize = 5;
 
 /// The whole report; its last line is the verdict.
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &Report, every_camera: bool) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     let _ = head(&mut text, report)
-        .and_then(|()| rows(&mut text, report))
+        .and_then(|()| rows(&mut text, report, every_camera))
         .and_then(|()| foot(&mut text, report));
     text
 }
@@ -41,36 +40,63 @@ fn head(text: &mut String, report: &Report) -> fmt::Result {
     if report.warmup.seconds > 0.0 {
         write!(text, " after {} s of warm-up", report.warmup.seconds)?;
     }
-    match (report.phases, report.ramp_cameras, report.ramp_every_ms) {
-        (_, Some(cameras), Some(ms)) => {
-            writeln!(text, ", starting {cameras} at a time, {ms} ms apart")?;
+    if let Some(connections) = report.connections {
+        write!(text, ", {} for all", counted(u64::from(connections), "connection"))?;
+    }
+    writeln!(text, "\nphase     {}", phase(report))?;
+    for group in &report.groups {
+        let pictures = &group.pictures;
+        let name = if group.name.is_empty() { "pictures" } else { &group.name };
+        write!(text, "{name:<10}")?;
+        if report.groups.len() > 1 {
+            write!(text, "{} x {} fps, ", counted(u64::from(group.cameras), "camera"), group.fps)?;
         }
-        ("aligned", ..) => writeln!(text, ", all at the same instant")?,
-        _ => writeln!(text, ", start times spread over {:.1} ms", 1e3 / report.fps)?,
+        match &pictures.size {
+            Some(size) => write!(text, "{} drawn, {size}", pictures.count)?,
+            None => write!(text, "{} from {}", pictures.count, pictures.source)?,
+        }
+        writeln!(
+            text,
+            ", {} to {} KB, mean {}",
+            pictures.min_bytes / 1000,
+            pictures.max_bytes / 1000,
+            pictures.mean_bytes / 1000
+        )?;
     }
-    let pictures = &report.pictures;
-    match &pictures.size {
-        Some(size) => write!(text, "pictures  {} drawn, {size}", pictures.count)?,
-        None => write!(text, "pictures  {} from {}", pictures.count, pictures.source)?,
+    for rogue in &report.rogues {
+        let clients = counted(u64::from(rogue.clients), "client");
+        let (name, streams) = (rogue.behaviour.name(), counted(rogue.streams, "stream"));
+        writeln!(
+            text,
+            "rogue     {clients} ({name}): {streams}, sent {}, answered {}, ok {}",
+            rogue.sent, rogue.answered, rogue.ok
+        )?;
     }
-    writeln!(
-        text,
-        ", {} to {} KB, mean {}\n",
-        pictures.min_bytes / 1000,
-        pictures.max_bytes / 1000,
-        pictures.mean_bytes / 1000
-    )
+    writeln!(text)
 }
 
-fn rows(text: &mut String, report: &Report) -> fmt::Result {
+/// How the cameras' start times lie to each other, in words: it decides as much as the server.
+fn phase(report: &Report) -> String {
+    let period = 1e3 / report.fps;
+    match (report.phases.as_str(), report.ramp_cameras, report.ramp_every_ms) {
+        (_, Some(cameras), Some(ms)) => {
+            format!("ramp, starting {cameras} at a time, {ms} ms apart")
+        }
+        ("aligned", ..) => "aligned, all at the same instant".to_owned(),
+        ("random", ..) => format!("random within {period:.1} ms, seed {}", report.seed),
+        _ => format!("even, start times spread over {period:.1} ms"),
+    }
+}
+
+fn rows(text: &mut String, report: &Report, every_camera: bool) -> fmt::Result {
     writeln!(
         text,
         "{:<10}{:>8}{:>8}{:>8}{:>8}{:>10}{:>10}{:>10}{:>10}",
         "camera", "sent", "ok", "not ok", "lost", "p50 ms", "p95 ms", "p99 ms", "max ms"
     )?;
     row(text, "total", &report.tally, &report.figures)?;
-    let mut cameras: Vec<&CameraResult> = report.per_camera.iter().collect();
-    if !report.per_camera_table {
+    let mut cameras: Vec<&CameraFigures> = report.per_camera.iter().collect();
+    if !every_camera {
         cameras.sort_by(|a, b| badness(b).total_cmp(&badness(a)));
         cameras.truncate(LISTED);
     }
@@ -86,7 +112,7 @@ fn rows(text: &mut String, report: &Report) -> fmt::Result {
 }
 
 /// What the worst cameras are chosen by: their slowest answer; no answer at all is worse.
-fn badness(camera: &CameraResult) -> f64 {
+fn badness(camera: &CameraFigures) -> f64 {
     camera.figures.max_ms.unwrap_or(f64::INFINITY)
 }
 
@@ -142,6 +168,17 @@ fn foot(text: &mut String, report: &Report) -> fmt::Result {
     if let (Some(p99), Some(max)) = (report.send_lateness_ms.p99, report.send_lateness_ms.max) {
         writeln!(text, "lateness  of sending: p99 {p99:.1}, max {max:.1} ms (within latency)")?;
     }
+    simulator(text, report)?;
+    let reconnects = &report.reconnects;
+    if let (Some(max), Some(mean)) = (reconnects.gap_max_ms, reconnects.gap_mean_ms) {
+        writeln!(
+            text,
+            "gaps      {}: mean {mean:.0}, longest {max:.0} ms from a stream's end to the next \
+             answer; {} excused",
+            counted(reconnects.count, "reconnection"),
+            counted(reconnects.excused_frames, "frame"),
+        )?;
+    }
     if report.warmup.tally.sent > 0 {
         let warmup = &report.warmup;
         let tally = &warmup.tally;
@@ -154,8 +191,38 @@ fn foot(text: &mut String, report: &Report) -> fmt::Result {
             warmup.max_ms.unwrap_or_default()
         )?;
     }
+    for limit in &report.slo_percentiles {
+        let ms = limit.ms.unwrap_or(f64::NAN);
+        writeln!(text, "limit     p{}: {ms:.1} of {} ms", limit.percentile, limit.limit_ms)?;
+    }
     for end in &report.stream_ends {
         writeln!(text, "streams   {} ended early: {}", end.streams, end.reason)?;
     }
     writeln!(text, "\n{}", report.verdict_line())
+}
+
+/// The tool's own part.
+fn simulator(text: &mut String, report: &Report) -> fmt::Result {
+    let simulator = &report.simulator;
+    write!(text, "simulator {:.2} cores", simulator.cpu_cores)?;
+    if let Some(share) = simulator.busiest_thread_share {
+        write!(text, ", busiest thread {:.0} %", share * 100.0)?;
+    }
+    if let (Some(p99), Some(max)) = (simulator.wake_lateness_ms.p99, simulator.wake_lateness_ms.max)
+    {
+        write!(text, ", cameras woken late: p99 {p99:.1}, max {max:.1} ms")?;
+    }
+    writeln!(text)?;
+    if let Some(test) = &simulator.self_test {
+        writeln!(
+            text,
+            "self-test {} against a server that answers at once: p99 {:.1}, max {:.1} ms, {:.2} \
+             cores",
+            counted(u64::from(test.cameras), "camera"),
+            test.p99_ms.unwrap_or(f64::NAN),
+            test.max_ms.unwrap_or(f64::NAN),
+            test.cpu_cores,
+        )?;
+    }
+    Ok(())
 }

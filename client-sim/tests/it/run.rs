@@ -4,8 +4,10 @@ use std::{future, net::SocketAddr, time::Duration};
 
 use crate::fake::{Act, Fake, fake};
 use client_sim::{
-    config::{RunConfig, Size},
-    report::Report,
+    config::{
+        Connections, PictureSource, Reconnect, RunConfig, Scenario, SelfTest, Size, Slo, Target,
+    },
+    report::schema::Report,
     run,
     schedule::Phases,
 };
@@ -16,22 +18,17 @@ const OK: Act = Act::Answer(Outcome::Ok);
 /// 4 cameras of 25 fps for 1 s. The limit on latency is far above what a busy machine can cause:
 /// these tests are about counting.
 fn config(addr: SocketAddr) -> RunConfig {
+    let mut scenario = Scenario::uniform(4, 25.0, Duration::ZERO, Duration::from_secs(1));
+    scenario.groups[0].pictures = PictureSource::Drawn(Size { width: 64, height: 48 });
+    let addr = addr.to_string().parse().unwrap();
     RunConfig {
-        addr: addr.to_string().parse().unwrap(),
-        cameras: 4,
-        fps: 25.0,
-        phases: Phases::Even,
-        measured: Duration::from_secs(1),
-        warmup: Duration::ZERO,
+        target: Target { addr, connect: Duration::from_mins(1) },
+        scenario,
+        connections: Connections::PerCamera,
+        reconnect: Reconnect { enabled: false, max_gap: Duration::ZERO },
         drain: Duration::from_secs(20),
-        connect: Duration::from_mins(1),
-        images: None,
-        size: Size { width: 64, height: 48 },
-        budget_ms: 0,
-        slo_max: Duration::from_mins(1),
-        min_answered_ratio: 1.0,
-        json: None,
-        per_camera: false,
+        slo: Slo { max: Duration::from_mins(1), percentiles: Vec::new(), min_answered_ratio: 1.0 },
+        self_test: SelfTest::Never,
         quiet: true,
         threads: 1,
     }
@@ -53,7 +50,7 @@ fn check_books(report: &Report) {
         let outcomes: u64 = tally.outcomes().iter().map(|(_, count)| count).sum();
         assert_eq!(tally.answered, outcomes);
     }
-    let line = report.table().lines().last().unwrap().to_owned();
+    let line = report.table(false).lines().last().unwrap().to_owned();
     assert!(line.starts_with("PASS") || line.starts_with("FAIL ("), "{line}");
     assert_eq!(report.passed(), line.starts_with("PASS"));
 }
@@ -62,7 +59,7 @@ fn check_books(report: &Report) {
 async fn a_good_server_passes() {
     let server = fake(|_, _| OK);
     let report = run_against(&server, |_| ()).await;
-    assert!(report.passed(), "{:?}", report.verdict.reasons);
+    assert!(report.passed(), "{:?}", report.reasons);
     assert_eq!((report.tally.sent, report.tally.ok, report.tally.lost), (100, 100, 0));
     assert_eq!(report.server.as_ref().unwrap().workers, 3);
     assert!((report.stages_mean_us.unwrap().inference - 2000.0).abs() < 1e-9);
@@ -75,25 +72,25 @@ async fn every_start_of_a_fleet_sends_all_frames_and_is_told_in_the_report() {
     // The last camera starts when the first has sent for five periods.
     let ramp = Phases::Ramp { cameras: 2, every: Duration::from_millis(200) };
     for (phases, name, words) in [
-        (Phases::Even, "spread", "start times spread over 40.0 ms"),
+        (Phases::Even, "even", "start times spread over 40.0 ms"),
         (Phases::Aligned, "aligned", "all at the same instant"),
         (ramp, "ramp", "starting 2 at a time, 200 ms apart"),
     ] {
-        let report = run_against(&fake(|_, _| OK), |config| config.phases = phases).await;
-        assert!(report.passed(), "{:?}", report.verdict.reasons);
+        let report = run_against(&fake(|_, _| OK), |config| config.scenario.phases = phases).await;
+        assert!(report.passed(), "{:?}", report.reasons);
         assert_eq!((report.tally.sent, report.tally.ok), (100, 100));
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["phases"], name);
         assert_eq!(json["ramp_cameras"].as_u64(), (name == "ramp").then_some(2));
         assert_eq!(json["ramp_every_ms"].as_f64(), (name == "ramp").then_some(200.0));
-        assert!(report.table().contains(words), "{}", report.table());
+        assert!(report.table(false).contains(words), "{}", report.table(false));
     }
 }
 
 #[tokio::test]
 async fn each_camera_names_itself_and_sends_its_pictures_in_turn() {
     let server = fake(|_, _| OK).without_info();
-    let report = run_against(&server, |config| config.budget_ms = 80).await;
+    let report = run_against(&server, |config| config.scenario.groups[0].budget_ms = 80).await;
     assert!(report.server.is_none());
     let seen = server.seen.lock().unwrap();
     let mut cameras: Vec<_> = seen.keys().cloned().collect();
@@ -110,8 +107,9 @@ async fn each_camera_names_itself_and_sends_its_pictures_in_turn() {
 #[tokio::test]
 async fn warm_up_frames_are_matched_but_not_counted() {
     let server = fake(|_, k| if k < 5 { Act::Answer(Outcome::Expired) } else { OK });
-    let report = run_against(&server, |config| config.warmup = Duration::from_millis(200)).await;
-    assert!(report.passed(), "{:?}", report.verdict.reasons);
+    let report =
+        run_against(&server, |config| config.scenario.warmup = Duration::from_millis(200)).await;
+    assert!(report.passed(), "{:?}", report.reasons);
     assert_eq!((report.tally.sent, report.tally.ok), (100, 100));
     assert_eq!((report.warmup.tally.sent, report.warmup.tally.expired), (20, 20));
 }
@@ -119,18 +117,19 @@ async fn warm_up_frames_are_matched_but_not_counted() {
 #[tokio::test]
 async fn lost_warm_up_frames_fail_the_run() {
     let server = fake(|camera, k| if camera == "sim-0002" && k == 1 { Act::Drop } else { OK });
-    let report = run_against(&server, |config| config.warmup = Duration::from_millis(200)).await;
+    let report =
+        run_against(&server, |config| config.scenario.warmup = Duration::from_millis(200)).await;
     assert_eq!((report.tally.ok, report.warmup.tally.lost), (100, 1));
-    assert_eq!(report.verdict.reasons[0], "1 warm-up frame lost (worst: sim-0002 with 1)");
+    assert_eq!(report.reasons[0], "1 warm-up frame lost (worst: sim-0002 with 1)");
 }
 
 #[tokio::test]
 async fn a_camera_that_is_left_out_fails_the_run() {
     let server =
         fake(|camera, _| if camera == "sim-0004" { Act::Answer(Outcome::Overloaded) } else { OK });
-    let report = run_against(&server, |config| config.min_answered_ratio = 0.0).await;
+    let report = run_against(&server, |config| config.slo.min_answered_ratio = 0.0).await;
     let reason = "1 camera without any OK answer (first: sim-0004)";
-    assert_eq!(report.verdict.reasons, [reason]);
+    assert_eq!(report.reasons, [reason]);
 }
 
 #[tokio::test]
@@ -140,7 +139,7 @@ async fn dropped_frames_are_lost() {
     assert_eq!((report.tally.lost, report.tally.ok), (5, 95));
     // The last of them was still open when the server ended the stream.
     assert_eq!(
-        report.verdict.reasons,
+        report.reasons,
         [
             "5 frames lost (worst: sim-0003 with 5)",
             "1 stream ended early: the server ended the stream"
@@ -154,16 +153,16 @@ async fn superseded_frames_fail_the_run_unless_a_share_is_allowed() {
         if k % 25 == 3 { Act::Answer(Outcome::Superseded) } else { OK }
     };
     let report = run_against(&fake(superseding), |_| ()).await;
-    assert_eq!(report.verdict.reasons, ["4 frames superseded (worst: sim-0001 with 1)"]);
-    let allowed = |config: &mut RunConfig| config.min_answered_ratio = 0.9;
+    assert_eq!(report.reasons, ["4 frames superseded (worst: sim-0001 with 1)"]);
+    let allowed = |config: &mut RunConfig| config.slo.min_answered_ratio = 0.9;
     let report = run_against(&fake(superseding), allowed).await;
-    assert!(report.passed(), "{:?}", report.verdict.reasons);
+    assert!(report.passed(), "{:?}", report.reasons);
 }
 
 #[tokio::test]
 async fn every_outcome_is_counted_under_its_name() {
     let server = fake(|_, k| Act::Answer(Outcome::try_from((k % 7) as i32).unwrap()));
-    let tally = run_against(&server, |config| config.fps = 7.0).await.tally;
+    let tally = run_against(&server, |config| config.scenario.groups[0].fps = 7.0).await.tally;
     assert!(tally.outcomes().iter().all(|&(_, count)| count == 4), "{tally:?}");
 }
 
@@ -173,18 +172,14 @@ async fn a_stall_shows_in_full_from_the_intended_instant() {
     const STALL: Duration = Duration::from_millis(400);
     let server = fake(|_, k| if k == 5 { Act::Stall(STALL) } else { OK });
     let report = run_against(&server, |config| {
-        config.slo_max = Duration::from_millis(300);
+        config.slo.max = Duration::from_millis(300);
     })
     .await;
     assert_eq!((report.tally.sent, report.tally.ok), (100, 100));
     assert!(report.figures.max_ms.unwrap() >= 400.0);
     // Frames 6 and 7 were due 40 and 80 ms into the stall and waited for the rest of it.
     assert!(report.over_slo >= 3 * 4, "{} answers over the limit", report.over_slo);
-    assert!(
-        report.verdict.reasons[0].starts_with("slowest answer "),
-        "{:?}",
-        report.verdict.reasons
-    );
+    assert!(report.reasons[0].starts_with("slowest answer "), "{:?}", report.reasons);
 }
 
 #[tokio::test]
@@ -193,10 +188,7 @@ async fn a_second_answer_is_a_protocol_error() {
         fake(|camera, k| if camera == "sim-0002" && k == 24 { Act::AnswerTwice } else { OK });
     let report = run_against(&server, |_| ()).await;
     assert_eq!((report.tally.ok, report.protocol_errors), (100, 1));
-    assert_eq!(
-        report.verdict.reasons,
-        ["1 protocol error (first: sim-0002, second answer to frame 24)"]
-    );
+    assert_eq!(report.reasons, ["1 protocol error (first: sim-0002, second answer to frame 24)"]);
 }
 
 #[tokio::test]
@@ -213,7 +205,7 @@ async fn a_broken_stream_loses_its_frames_and_says_why() {
     assert_eq!(broken.tally.sent + broken.tally.not_sent, 25);
     assert_eq!(report.stream_ends.len(), 1);
     assert_eq!(report.stream_ends[0].reason, "RESOURCE_EXHAUSTED: too many cameras");
-    let last = report.verdict.reasons.last().unwrap();
+    let last = report.reasons.last().unwrap();
     assert_eq!(last, "1 stream ended early: RESOURCE_EXHAUSTED: too many cameras");
 }
 
@@ -226,7 +218,7 @@ async fn frames_that_a_stopping_server_had_not_read_are_not_lost() {
         9 => Act::ShutDown(7),
         _ => OK,
     });
-    let report = run_against(&server, |config| config.cameras = 1).await;
+    let report = run_against(&server, |config| config.scenario.groups[0].cameras = 1).await;
     let tally = &report.tally;
     assert_eq!((tally.ok, tally.lost), (6, 1));
     assert_eq!(report.stream_ends[0].reason, "UNAVAILABLE: server shut down");
@@ -237,7 +229,7 @@ async fn frames_that_a_stopping_server_had_not_read_are_not_lost() {
 #[tokio::test]
 async fn a_server_that_closes_the_stream_early_fails_the_run() {
     let server = fake(|_, k| if k == 3 { Act::Close } else { OK });
-    let report = run_against(&server, |config| config.cameras = 2).await;
+    let report = run_against(&server, |config| config.scenario.groups[0].cameras = 2).await;
     assert_eq!(report.stream_ends[0].streams, 2);
     assert_eq!(report.stream_ends[0].reason, "the server ended the stream");
     assert!(report.tally.not_sent > 0 && !report.passed());
@@ -249,9 +241,10 @@ async fn frames_that_the_connection_does_not_take_are_not_sent() {
     const FOREVER: Duration = Duration::from_hours(1);
     let server = fake(|_, _| Act::Stall(FOREVER));
     let report = run_against(&server, |config| {
-        (config.cameras, config.fps) = (1, 100.0);
+        let group = &mut config.scenario.groups[0];
+        (group.cameras, group.fps) = (1, 100.0);
+        group.pictures = PictureSource::Drawn(Size { width: 640, height: 480 });
         config.drain = Duration::from_millis(500);
-        config.size = Size { width: 640, height: 480 };
     })
     .await;
     let tally = &report.tally;
@@ -264,7 +257,7 @@ async fn frames_that_the_connection_does_not_take_are_not_sent() {
 async fn an_interrupted_run_reports_what_it_has() {
     let server = fake(|_, _| OK);
     let mut config = config(server.start().await);
-    config.measured = Duration::from_hours(1);
+    config.scenario.measured = Duration::from_hours(1);
     let stop = async {
         while server.seen.lock().unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -274,20 +267,16 @@ async fn an_interrupted_run_reports_what_it_has() {
     check_books(&report);
     assert!(report.interrupted && report.tally.sent > 0);
     assert_eq!(report.tally.lost, 0);
-    assert!(
-        report.verdict.reasons[0].starts_with("interrupted after "),
-        "{:?}",
-        report.verdict.reasons
-    );
+    assert!(report.reasons[0].starts_with("interrupted after "), "{:?}", report.reasons);
 }
 
 #[tokio::test]
 async fn the_json_report_has_its_fields() {
     let server = fake(|_, _| Act::Drop);
-    let report = run_against(&server, |config| config.cameras = 1).await;
+    let report = run_against(&server, |config| config.scenario.groups[0].cameras = 1).await;
     let json = serde_json::to_value(&report).unwrap();
     for (name, value) in [
-        ("schema_version", 1.into()),
+        ("schema_version", 2.into()),
         ("cameras", 1.into()),
         ("fps", 25.0.into()),
         ("seconds", 1.0.into()),

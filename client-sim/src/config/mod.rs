@@ -1,11 +1,16 @@
 //! What to do, checked: the command line's meaning, with units and limits.
 
+mod addr;
+mod scenario;
+
 use std::{fmt, io, path::PathBuf, str::FromStr, time::Duration};
 
-use crate::{error::SimError, schedule::Phases};
+use crate::error::SimError;
 
-/// Port of a server whose address names none.
-pub const DEFAULT_PORT: u16 = 50_051;
+pub use self::{
+    addr::{DEFAULT_PORT, ServerAddr},
+    scenario::{Behaviour, Burst, Group, PictureSource, Rogue, Scenario},
+};
 
 /// Largest width or height of a drawn picture, in pixels: 8K television.
 pub const MAX_DRAWN_SIDE: u32 = 8192;
@@ -17,65 +22,106 @@ pub const MIN_DRAWN_SIDE: u32 = 16;
 #[derive(Debug, Clone)]
 pub enum Command {
     /// Simulate a fleet and judge the answers.
-    Run(RunConfig),
+    Run(Box<RunConfig>, Outputs),
     /// Show what the server sees in pictures.
     Detect(DetectConfig),
     /// Write the built-in pictures to a folder.
     Draw(DrawConfig),
 }
 
+/// The server, and how to get through to it.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Where it listens.
+    pub addr: ServerAddr,
+    /// How long it may take to accept a connection, and to describe itself.
+    pub connect: Duration,
+}
+
+/// How cameras share connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connections {
+    /// Each camera has its own.
+    PerCamera,
+    /// This many for all, at least 1; camera `i` uses connection `i mod n`.
+    Shared(u32),
+}
+
+/// What a run is held against.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Slo {
+    /// The largest acceptable latency of an OK answer.
+    pub max: Duration,
+    /// More limits: this share of the OK answers, in percent, must be at most this slow.
+    pub percentiles: Vec<(f64, Duration)>,
+    /// Share of the sent frames, in total and of each camera, that must be answered OK, 0.0 to 1.0.
+    pub min_answered_ratio: f64,
+}
+
+/// What cameras do when their stream ends early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reconnect {
+    /// Whether they open another one, after a pause that grows and varies.
+    pub enabled: bool,
+    /// A gap of at most this length without answers does not fail the run.
+    pub max_gap: Duration,
+}
+
+/// When a run plays its load against a server that answers at once, to see whether the simulator
+/// itself could have kept the limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SelfTest {
+    /// After a run that failed.
+    OnFail,
+    /// After every run.
+    Always,
+    /// Not at all.
+    Never,
+}
+
 /// A load run.
 #[derive(Debug, Clone)]
 pub struct RunConfig {
-    /// Where the server listens.
-    pub addr: ServerAddr,
-    /// Number of cameras, at least 1.
-    pub cameras: u32,
-    /// Frames per second of each camera.
-    pub fps: f64,
-    /// How the cameras' start times lie to each other.
-    pub phases: Phases,
-    /// Length of the measured part.
-    pub measured: Duration,
-    /// Length of the part before it, whose frames do not count.
-    pub warmup: Duration,
+    /// The server.
+    pub target: Target,
+    /// Who sends what when.
+    pub scenario: Scenario,
+    /// How cameras share connections.
+    pub connections: Connections,
+    /// What they do when a stream ends early.
+    pub reconnect: Reconnect,
     /// How long after a camera's last frame its answers are waited for.
     pub drain: Duration,
-    /// How long the server may take to accept a connection, and to describe itself.
-    pub connect: Duration,
-    /// Folder of pictures; drawn ones when absent.
-    pub images: Option<PathBuf>,
-    /// Size of drawn pictures.
-    pub size: Size,
-    /// Budget sent with each frame, in milliseconds; 0 = the server's default.
-    pub budget_ms: u32,
-    /// The largest acceptable latency of an OK answer.
-    pub slo_max: Duration,
-    /// Share of the sent frames, in total and of each camera, that must be answered OK, 0.0 to 1.0.
-    pub min_answered_ratio: f64,
-    /// Where the report goes as JSON.
-    pub json: Option<JsonTarget>,
-    /// List every camera in the table, not the slowest ones only.
-    pub per_camera: bool,
+    /// What the run is held against.
+    pub slo: Slo,
+    /// Whether the simulator tests itself.
+    pub self_test: SelfTest,
     /// No progress on the terminal.
     pub quiet: bool,
     /// Threads of the runtime, at least 1.
     pub threads: usize,
 }
 
+/// Where a run's report goes, beside the terminal.
+#[derive(Debug, Clone, Default)]
+pub struct Outputs {
+    /// The report as JSON.
+    pub json: Option<JsonTarget>,
+    /// List every camera in the table, not the slowest ones only.
+    pub per_camera: bool,
+}
+
 /// A look at pictures.
 #[derive(Debug, Clone)]
 pub struct DetectConfig {
-    /// Where the server listens.
-    pub addr: ServerAddr,
+    /// The server.
+    pub target: Target,
     /// Picture files, at least one.
     pub pictures: Vec<PathBuf>,
     /// Folder for the pictures with boxes drawn on them.
     pub save: Option<PathBuf>,
     /// Print JSON instead of text.
     pub json: bool,
-    /// How long the server may take to accept the connection, and to describe itself.
-    pub connect: Duration,
     /// How long to wait for one answer.
     pub patience: Duration,
 }
@@ -98,6 +144,13 @@ pub enum JsonTarget {
     Stdout,
     /// A file, replaced.
     File(PathBuf),
+}
+
+impl Outputs {
+    /// Finds the most common mistake, a missing folder, before a long run instead of after it.
+    pub fn check(&self) -> Result<(), SimError> {
+        self.json.as_ref().map_or(Ok(()), JsonTarget::check)
+    }
 }
 
 impl JsonTarget {
@@ -125,12 +178,18 @@ impl FromStr for JsonTarget {
 }
 
 /// Width and height in pixels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Size {
     /// Pixels from left to right.
     pub width: u32,
     /// Pixels from top to bottom.
     pub height: u32,
+}
+
+impl Default for Size {
+    fn default() -> Self {
+        Self { width: 640, height: 480 }
+    }
 }
 
 impl fmt::Display for Size {
@@ -157,75 +216,9 @@ impl FromStr for Size {
     }
 }
 
-/// Host and port of a gRPC server without TLS.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerAddr {
-    authority: String,
-}
-
-impl ServerAddr {
-    /// The address as a URI.
-    #[must_use]
-    pub fn uri(&self) -> String {
-        format!("http://{}", self.authority)
-    }
-}
-
-impl fmt::Display for ServerAddr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.authority)
-    }
-}
-
-impl FromStr for ServerAddr {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text.starts_with("https://") {
-            return Err("TLS is not supported; use http:// or HOST:PORT".into());
-        }
-        let rest = text.strip_prefix("http://").unwrap_or(text);
-        let rest = rest.strip_suffix('/').unwrap_or(rest);
-        let wrong = || format!("write HOST:PORT, such as 127.0.0.1:{DEFAULT_PORT}");
-        if rest.is_empty() || rest.contains(['/', ' ', '@', '?', '#']) {
-            return Err(wrong());
-        }
-        // A bare IPv6 address holds colons but no port.
-        let authority = if rest.parse::<std::net::Ipv6Addr>().is_ok() {
-            format!("[{rest}]:{DEFAULT_PORT}")
-        } else if rest.ends_with(']') || !rest.contains(':') {
-            format!("{rest}:{DEFAULT_PORT}")
-        } else {
-            rest.to_owned()
-        };
-        let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-        if port.is_none_or(|port| port == 0) {
-            return Err(wrong());
-        }
-        Ok(Self { authority })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_may_be_written_in_several_ways() {
-        for (text, authority) in [
-            ("127.0.0.1:50051", "127.0.0.1:50051"),
-            ("http://127.0.0.1:50051", "127.0.0.1:50051"),
-            ("http://camera-host:9000/", "camera-host:9000"),
-            ("localhost", "localhost:50051"),
-            ("[::1]:7000", "[::1]:7000"),
-            ("::1", "[::1]:50051"),
-        ] {
-            assert_eq!(text.parse::<ServerAddr>().unwrap().to_string(), authority, "{text}");
-        }
-        for wrong in ["", "http://", "a:b", "host:99999", "host:0", "http://a/b", "https://a:1"] {
-            assert!(wrong.parse::<ServerAddr>().is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn sizes_have_two_sides_within_limits() {

@@ -1,0 +1,98 @@
+//! The flags of `client-sim run`.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{
+    fleet::{FleetArgs, LinkArgs, MAX_CAMERAS, ServerArgs, SloArgs},
+    values::{positive_seconds, seconds},
+};
+use crate::config::{JsonTarget, Outputs, RunConfig, Scenario, SelfTest};
+
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// Number of cameras
+    #[arg(long, default_value_t = 10, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=MAX_CAMERAS))]
+    cameras: u32,
+    #[command(flatten)]
+    fleet: FleetArgs,
+    /// Length of the measured part, in seconds
+    #[arg(long, default_value = "10", value_parser = positive_seconds)]
+    seconds: Duration,
+    /// Send for this many seconds first, without counting those frames
+    #[arg(long, default_value = "2", value_name = "SECONDS", value_parser = seconds)]
+    warmup: Duration,
+    /// Decides every random number of the run: phases, jitter, pauses before reconnecting
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    link: LinkArgs,
+    #[command(flatten)]
+    slo: SloArgs,
+    /// Wait this long after a camera's last frame for answers, in seconds; later ones are lost
+    #[arg(long, default_value = "2", value_name = "SECONDS", value_parser = seconds)]
+    drain_seconds: Duration,
+    /// When to play the same load against a server that answers at once, to see whether this
+    /// simulator could have kept the limits itself
+    #[arg(long, value_enum, default_value = "on-fail", value_name = "WHEN")]
+    self_test: SelfTestArg,
+    /// Write the report as JSON to this file; "-" = standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<JsonTarget>,
+    /// List every camera in the table, not only the five slowest
+    #[arg(long)]
+    per_camera: bool,
+    /// Print no progress
+    #[arg(long)]
+    quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum SelfTestArg {
+    /// After a run that failed
+    OnFail,
+    /// After every run
+    Always,
+    /// Not at all
+    Never,
+}
+
+impl From<SelfTestArg> for SelfTest {
+    fn from(arg: SelfTestArg) -> Self {
+        match arg {
+            SelfTestArg::OnFail => Self::OnFail,
+            SelfTestArg::Always => Self::Always,
+            SelfTestArg::Never => Self::Never,
+        }
+    }
+}
+
+impl TryFrom<RunArgs> for (RunConfig, Outputs) {
+    type Error = String;
+
+    fn try_from(args: RunArgs) -> Result<Self, String> {
+        let fleet = args.fleet;
+        let mut scenario = Scenario::uniform(args.cameras, fleet.fps, args.warmup, args.seconds);
+        (scenario.phases, scenario.seed) = (fleet.phases()?, args.seed);
+        for group in &mut scenario.groups {
+            (group.jitter, group.pictures) = (fleet.jitter()?, fleet.pictures());
+            group.budget_ms = fleet.budget_ms;
+        }
+        let config = RunConfig {
+            target: args.server.into(),
+            scenario,
+            connections: args.link.connections,
+            reconnect: args.link.reconnect(),
+            drain: args.drain_seconds,
+            slo: args.slo.into(),
+            self_test: args.self_test.into(),
+            quiet: args.quiet,
+            threads: usize::from(args.link.threads),
+        };
+        Ok((config, Outputs { json: args.json, per_camera: args.per_camera }))
+    }
+}
