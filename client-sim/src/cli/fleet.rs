@@ -8,18 +8,15 @@ use super::values::{
     connections, fps, millis, percentile_limit, positive_millis, positive_seconds, ratio,
 };
 use crate::{
-    config::{Connections, PictureSource, Reconnect, ServerAddr, Size, Slo, Target},
+    config::{
+        self, Connections, PictureSource, RAMP_CAMERAS, RAMP_EVERY, Reconnect, ServerAddr, Size,
+        Slo, Target,
+    },
     schedule::Phases,
 };
 
-/// Most cameras of one run; each is a TCP connection, and ports and file handles run out near it.
-pub(super) const MAX_CAMERAS: i64 = 20_000;
-
-/// Cameras that start together on a ramp, and the time to the next group in milliseconds, unless
-/// given: the start-up of the usual comparison of gRPC streaming servers.
-const RAMP_CAMERAS: u32 = 10;
-/// See [`RAMP_CAMERAS`].
-const RAMP_EVERY: Duration = Duration::from_millis(50);
+/// As clap takes it.
+pub(super) const MAX_CAMERAS: i64 = config::MAX_CAMERAS as i64;
 
 /// Most threads of the simulator's runtime.
 const MAX_THREADS: i64 = 256;

@@ -2,6 +2,7 @@
 
 mod addr;
 mod scenario;
+mod scenario_file;
 
 use std::{fmt, io, path::PathBuf, str::FromStr, time::Duration};
 
@@ -10,6 +11,9 @@ use crate::error::SimError;
 pub use self::{
     addr::{DEFAULT_PORT, ServerAddr},
     scenario::{Behaviour, Burst, Group, PictureSource, Rogue, Scenario},
+    scenario_file::{
+        MAX_CAMERAS, MAX_FPS, MAX_SECONDS, MIN_FPS, RAMP_CAMERAS, RAMP_EVERY, read_scenario,
+    },
 };
 
 /// Largest width or height of a drawn picture, in pixels: 8K television.
