@@ -26,12 +26,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Job {
-    /// Simulate a fleet of cameras, measure every answer and print PASS or FAIL.
+    /// Simulate a fleet of cameras, measure every answer and print PASS, FAIL or INVALID.
     ///
-    /// Open loop: each camera sends on its own clock over its own connection, whether or not
-    /// earlier frames were answered. Latency runs from the moment a frame SHOULD have left to the
-    /// arrival of its answer, so a stalled server cannot hide by slowing the cameras down.
-    /// Exit code: 0 pass, 1 fail, 2 could not run, 130 interrupted.
+    /// Open loop: each camera sends on its own clock, whether or not earlier frames were answered.
+    /// Latency runs from the moment a frame SHOULD have left to the arrival of its answer, so a
+    /// stalled server cannot hide by slowing the cameras down. INVALID means that the simulator
+    /// itself was the bottleneck, so that nothing is known about the server.
+    /// Exit code: 0 pass, 1 fail, 2 invalid or could not run, 130 interrupted.
     Run(Box<RunArgs>),
     /// Send pictures and print what the server sees in them.
     ///

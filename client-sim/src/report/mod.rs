@@ -25,7 +25,7 @@ use crate::{
     source::PictureSet,
     stats::{Distribution, StageSums, Tally},
     validity,
-    verdict::{Limits, judge, stream_ends},
+    verdict::{Limits, counted, judge, stream_ends},
 };
 
 /// Largest fleet whose cameras are reported bin by bin; beyond it the report would be mostly that.
@@ -256,8 +256,12 @@ impl Report {
     #[must_use]
     pub fn verdict_line(&self) -> String {
         if self.passed() {
+            let excused = match self.reconnects.excused_frames {
+                0 => String::new(),
+                frames => format!(", {} excused in gaps", counted(frames, "frame")),
+            };
             format!(
-                "PASS: slowest answer {:.1} ms <= {} ms, {} of {} frames answered OK, {} lost",
+                "PASS: slowest answer {:.1} ms <= {} ms, {} of {} frames answered OK, {} lost{excused}",
                 self.figures.max_ms.unwrap_or_default(),
                 self.slo_max_ms,
                 self.tally.ok,
