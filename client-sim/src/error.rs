@@ -85,6 +85,14 @@ pub enum SimError {
         /// Why.
         source: io::Error,
     },
+    /// A file can be read, but what it holds is not what it should be.
+    #[error("cannot use {}: {why}", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A file or folder cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {

@@ -1,5 +1,6 @@
 //! The command line: flags, their help, and one helpful line for each mistake.
 
+mod files;
 mod fleet;
 mod run;
 mod selftest;
@@ -10,7 +11,10 @@ use std::{path::PathBuf, time::Duration};
 use clap::CommandFactory as _;
 use clap::{Args, Parser, Subcommand, error::ContextKind, error::ContextValue, error::ErrorKind};
 
-use self::{fleet::ServerArgs, run::RunArgs, selftest::SelfTestArgs, values::positive_seconds};
+use self::{
+    files::ReportArgs, fleet::ServerArgs, run::RunArgs, selftest::SelfTestArgs,
+    values::positive_seconds,
+};
 use crate::config::{Command, DetectConfig, DrawConfig, Size};
 use crate::scene;
 
@@ -48,6 +52,10 @@ enum Job {
     Detect(DetectArgs),
     /// Write the built-in pictures as JPEG files to a folder.
     Draw(DrawArgs),
+    /// Show a report again, from its JSON or its page.
+    ///
+    /// Exit code: 0, or 2 when it could not be read or written.
+    Report(ReportArgs),
 }
 
 #[derive(Debug, Args)]
@@ -120,7 +128,8 @@ where
 /// clap's message and suggestion on one line, and where to read on.
 fn one_line(error: &clap::Error, job: Option<&str>) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "name a job: run, selftest, detect or draw; see client-sim --help".to_owned();
+        return "name a job: run, selftest, report, detect or draw; see client-sim --help"
+            .to_owned();
     }
     let text = error.to_string();
     // The message proper ends at the first empty line; missing arguments are listed below it.
@@ -174,6 +183,7 @@ impl TryFrom<Job> for Command {
                 size: args.size,
                 count: args.count as usize,
             }),
+            Job::Report(args) => Self::Report(args.into()),
         })
     }
 }

@@ -2,16 +2,18 @@
 
 mod addr;
 mod credentials;
+mod files;
 mod scenario;
 mod scenario_file;
 
-use std::{fmt, io, path::PathBuf, str::FromStr, time::Duration};
+use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use crate::error::SimError;
 
 pub use self::{
     addr::{DEFAULT_PORT, ServerAddr},
     credentials::Credentials,
+    files::{CompareConfig, Entry, Files, MergeConfig, ReportConfig},
     scenario::{Behaviour, Burst, Group, PictureSource, Rogue, Scenario},
     scenario_file::{
         MAX_CAMERAS, MAX_FPS, MAX_SECONDS, MIN_FPS, RAMP_CAMERAS, RAMP_EVERY, read_scenario,
@@ -35,6 +37,8 @@ pub enum Command {
     Detect(DetectConfig),
     /// Write the built-in pictures to a folder.
     Draw(DrawConfig),
+    /// Show a report again.
+    Report(ReportConfig),
 }
 
 /// The server, and how to get through to it.
@@ -117,6 +121,8 @@ pub struct RunConfig {
 pub struct Outputs {
     /// The report as JSON.
     pub json: Option<JsonTarget>,
+    /// The report as other files.
+    pub files: Files,
     /// List every camera in the table, not the slowest ones only.
     pub per_camera: bool,
 }
@@ -159,22 +165,17 @@ pub enum JsonTarget {
 impl Outputs {
     /// Finds the most common mistake, a missing folder, before a long run instead of after it.
     pub fn check(&self) -> Result<(), SimError> {
-        self.json.as_ref().map_or(Ok(()), JsonTarget::check)
+        self.json.as_ref().map_or(Ok(()), JsonTarget::check)?;
+        self.files.check()
     }
 }
 
 impl JsonTarget {
     /// Finds the most common mistake, a missing folder, before a long run instead of after it.
     pub fn check(&self) -> Result<(), SimError> {
-        let Self::File(path) = self else {
-            return Ok(());
-        };
-        match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-                let source = io::ErrorKind::NotFound.into();
-                Err(SimError::Write { path: path.clone(), source })
-            }
-            _ => Ok(()),
+        match self {
+            Self::Stdout => Ok(()),
+            Self::File(path) => files::check_folder(path),
         }
     }
 }
