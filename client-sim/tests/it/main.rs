@@ -3,7 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod cli;
+mod connections;
 mod fake;
+mod reconnect;
+mod rogue;
 mod run;
 mod self_test;
 mod tls;
+mod video;
