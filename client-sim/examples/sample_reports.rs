@@ -23,6 +23,14 @@ fn main() {
         fs::write(folder.join(format!("{name}.json")), json).unwrap();
         fs::write(folder.join(format!("{name}.html")), render(&Document::Run(&report))).unwrap();
     }
+    for (name, comparison) in
+        [("compare", samples::comparison()), ("compare-capacity", samples::capacity_comparison())]
+    {
+        let json = serde_json::to_string_pretty(&comparison).unwrap();
+        fs::write(folder.join(format!("{name}.json")), json).unwrap();
+        let page = render(&Document::Comparison(&comparison));
+        fs::write(folder.join(format!("{name}.html")), page).unwrap();
+    }
     let capacity = samples::capacity();
     let json = serde_json::to_string_pretty(&capacity).unwrap();
     fs::write(folder.join("capacity.json"), json).unwrap();

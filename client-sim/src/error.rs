@@ -107,6 +107,12 @@ pub enum SimError {
         /// What is wrong with it.
         why: String,
     },
+    /// Reports do not fit together.
+    #[error("cannot merge: {0}")]
+    Merge(String),
+    /// Reports cannot be held against each other.
+    #[error("cannot compare: {0}")]
+    Compare(String),
     /// A file or folder cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {

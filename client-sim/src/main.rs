@@ -41,6 +41,10 @@ fn main() -> ExitCode {
         }),
         Command::Draw(config) => source::write_drawn(&config).map(|()| EXIT_PASS),
         Command::Report(config) => jobs::show(&config).map(|()| EXIT_PASS),
+        Command::Compare(config) => jobs::hold_against(&config).map(|()| EXIT_PASS),
+        Command::Merge(config) => {
+            jobs::merge_files(&config).map(|verdict| verdict.map_or(EXIT_PASS, exit_code))
+        }
     })
 }
 

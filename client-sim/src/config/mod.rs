@@ -39,6 +39,10 @@ pub enum Command {
     Draw(DrawConfig),
     /// Show a report again.
     Report(ReportConfig),
+    /// Hold reports against each other.
+    Compare(CompareConfig),
+    /// Make one report of several.
+    Merge(MergeConfig),
 }
 
 /// The server, and how to get through to it.

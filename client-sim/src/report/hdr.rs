@@ -45,6 +45,12 @@ impl Interval {
         })
     }
 
+    /// Whether there was a time at which both were taken.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.start < other.start + other.length && other.start < self.start + self.length
+    }
+
     /// Adds another one: the length then reaches from the first beginning to the last end.
     pub fn add(&mut self, other: &Self) -> Result<(), String> {
         let end = (self.start + self.length).max(other.start + other.length);

@@ -7,6 +7,7 @@ pub mod files;
 pub mod hdr;
 pub mod html;
 pub mod jobs;
+pub mod merge;
 pub mod schema;
 pub mod selftest;
 mod table;

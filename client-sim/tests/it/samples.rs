@@ -16,6 +16,8 @@ use client_sim::{
         capacity::{
             CapacityReport, CostFigures, FleetCost, KIND_CAPACITY, Limiting, StepFigures, StepRun,
         },
+        compare::{Comparison, Side, compare},
+        files::Loaded,
         schema::{MachineFigures, Report, SCHEMA_VERSION, SelfTestFigures, Verdict},
     },
     schedule::{Phases, Schedule},
@@ -452,4 +454,35 @@ fn cost(found: u32) -> Vec<CostFigures> {
         }
     };
     vec![of("c7a.4xlarge", 0.82112, true, found), of("c7a.8xlarge", 1.64224, false, 2 * found)]
+}
+
+/// Two servers, three runs each: the second answers some 6 ms later and differs in its version.
+pub(crate) fn comparison() -> Comparison {
+    let slower = |frame| easy(frame).map(|(outcome, ms)| (outcome, ms + 6.0));
+    let runs = |server: fn(Frame) -> Fate, version: &str, seed: u64| -> Vec<(String, Loaded)> {
+        (seed..seed + 3)
+            .map(|seed| {
+                let mut report = Story { seed, server, ..Story::new(16, 30) }.report();
+                version.clone_into(&mut report.server.as_mut().unwrap().version);
+                (format!("{version}-{seed}.json"), Loaded::Run(Box::new(report)))
+            })
+            .collect()
+    };
+    compare(&[
+        Side { label: "before".to_owned(), reports: runs(easy, "0.1.0", 11) },
+        Side { label: "after".to_owned(), reports: runs(slower, "0.2.0", 11) },
+    ])
+    .unwrap()
+}
+
+/// Two capacity searches on machines of different sizes.
+pub(crate) fn capacity_comparison() -> Comparison {
+    let mut small = capacity();
+    small.machine.cores = 8;
+    small.cost.truncate(1);
+    let side = |label: &str, report: CapacityReport| Side {
+        label: label.to_owned(),
+        reports: vec![(format!("{label}.json"), Loaded::Capacity(Box::new(report)))],
+    };
+    compare(&[side("8 cores", small), side("16 cores", capacity_of(310.0, 4))]).unwrap()
 }

@@ -101,13 +101,17 @@ pub(super) fn facts(entries: &[(&str, String)]) -> String {
     format!("<dl class=\"facts\">{items}</dl>")
 }
 
+/// Rows from which on a table scrolls by itself.
+const LONG: usize = 20;
+
 /// A table; cells are HTML. The first column is text, the others are numbers, except those named
 /// in `texts`.
 pub(super) fn table(caption: &str, head: &[&str], texts: &[usize], rows: &[Row]) -> String {
     let left = |i: usize| if i == 0 || texts.contains(&i) { " class=\"t\"" } else { "" };
     let mut html = format!(
-        "<div class=\"table\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\"><table>\
+        "<div class=\"table{long}\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\"><table>\
          <caption class=\"unseen\">{caption}</caption><thead><tr>",
+        long = if rows.len() > LONG { " long" } else { "" },
         caption = escape(caption)
     );
     for (i, name) in head.iter().enumerate() {
