@@ -99,6 +99,20 @@ pub enum SimError {
         /// Why.
         source: io::Error,
     },
+    /// A file can be read, but what it holds is not what it should be.
+    #[error("cannot use {}: {why}", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Reports do not fit together.
+    #[error("cannot merge: {0}")]
+    Merge(String),
+    /// Reports cannot be held against each other.
+    #[error("cannot compare: {0}")]
+    Compare(String),
     /// A file or folder cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {

@@ -8,7 +8,7 @@ use client_sim::{
     detect,
     error::SimError,
     ping, print,
-    report::{schema::Verdict, selftest::SelfTestReport, write_json},
+    report::{files, jobs, schema::Verdict, selftest::SelfTestReport, write_json},
     run, say, self_test, source,
 };
 use tokio::runtime::{Builder, Runtime};
@@ -41,6 +41,11 @@ fn main() -> ExitCode {
             Ok(if fine { EXIT_PASS } else { EXIT_FAIL })
         }),
         Command::Draw(config) => source::write_drawn(&config).map(|()| EXIT_PASS),
+        Command::Report(config) => jobs::show(&config).map(|()| EXIT_PASS),
+        Command::Compare(config) => jobs::hold_against(&config).map(|()| EXIT_PASS),
+        Command::Merge(config) => {
+            jobs::merge_files(&config).map(|verdict| verdict.map_or(EXIT_PASS, exit_code))
+        }
     })
 }
 
@@ -65,6 +70,7 @@ fn run_fleet(config: &RunConfig, outputs: &Outputs) -> Result<u8, SimError> {
     if let Some(target) = &outputs.json {
         write_json(&report, target)?;
     }
+    files::write_all(&report, &outputs.files)?;
     printed?;
     Ok(if report.interrupted { EXIT_INTERRUPTED } else { exit_code(report.verdict) })
 }

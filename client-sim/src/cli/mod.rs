@@ -1,5 +1,6 @@
 //! The command line: flags, their help, and one helpful line for each mistake.
 
+mod files;
 mod fleet;
 mod ping;
 mod run;
@@ -12,7 +13,11 @@ use clap::CommandFactory as _;
 use clap::{Args, Parser, Subcommand, error::ContextKind, error::ContextValue, error::ErrorKind};
 
 use self::{
-    fleet::ServerArgs, ping::PingArgs, run::RunArgs, selftest::SelfTestArgs,
+    files::{CompareArgs, MergeArgs, ReportArgs},
+    fleet::ServerArgs,
+    ping::PingArgs,
+    run::RunArgs,
+    selftest::SelfTestArgs,
     values::positive_seconds,
 };
 use crate::config::{Command, DetectConfig, DrawConfig, Size};
@@ -58,6 +63,20 @@ enum Job {
     Detect(DetectArgs),
     /// Write the built-in pictures as JPEG files to a folder.
     Draw(DrawArgs),
+    /// Show a report again, from its JSON or its page.
+    ///
+    /// Exit code: 0, or 2 when it could not be read or written.
+    Report(ReportArgs),
+    /// Hold reports of runs, or of capacity searches, against the first of them.
+    ///
+    /// Differences are called noise when repeats, or the bins of single runs, differ as much.
+    /// Exit code: 0, or 2 when something could not be read, compared or written.
+    Compare(CompareArgs),
+    /// Make one report of those of several processes or machines that ran at the same time.
+    ///
+    /// Counts are added, latency distributions merged, and the whole is judged anew.
+    /// Exit code: 0 pass, 1 fail, 2 invalid or not to be merged.
+    Merge(MergeArgs),
 }
 
 #[derive(Debug, Args)]
@@ -130,7 +149,9 @@ where
 /// clap's message and suggestion on one line, and where to read on.
 fn one_line(error: &clap::Error, job: Option<&str>) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "name a job: run, selftest, ping, detect or draw; see client-sim --help".to_owned();
+        let command = Cli::command();
+        let jobs: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
+        return format!("name a job: {}; see client-sim --help", jobs.join(", "));
     }
     let text = error.to_string();
     // The message proper ends at the first empty line; missing arguments are listed below it.
@@ -185,6 +206,9 @@ impl TryFrom<Job> for Command {
                 size: args.size,
                 count: args.count as usize,
             }),
+            Job::Report(args) => Self::Report(args.into()),
+            Job::Compare(args) => Self::Compare(args.into()),
+            Job::Merge(args) => Self::Merge(args.into()),
         })
     }
 }

@@ -48,7 +48,8 @@ pub(super) struct PingArgs {
         value_name = "one|per-worker|N,..."
     )]
     connections: Vec<Sharing>,
-    /// Bytes of each frame, which are no picture, so that a server answers without decoding
+    /// Bytes of each frame, which are no picture, so that a server answers without decoding; one may
+    /// read a stream of such frames more slowly, so see --size too
     #[arg(long, value_delimiter = ',', default_value = "60000", value_name = "BYTES,...",
           value_parser = payload_bytes)]
     payload_bytes: Vec<usize>,

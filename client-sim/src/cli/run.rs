@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 
 use super::{
+    files::FileArgs,
     fleet::{FleetArgs, LinkArgs, MAX_CAMERAS, ServerArgs, SloArgs},
     values::{positive_seconds, seconds},
 };
@@ -55,6 +56,8 @@ pub(super) struct RunArgs {
     /// Write the report as JSON to this file; "-" = standard output
     #[arg(long, value_name = "FILE")]
     json: Option<JsonTarget>,
+    #[command(flatten)]
+    files: FileArgs,
     /// List every camera in the table, not only the five slowest
     #[arg(long)]
     per_camera: bool,
@@ -112,6 +115,8 @@ impl TryFrom<RunArgs> for (RunConfig, Outputs) {
             quiet: args.quiet,
             threads: usize::from(args.link.threads),
         };
-        Ok((config, Outputs { json: args.json, per_camera: args.per_camera }))
+        let outputs =
+            Outputs { json: args.json, files: args.files.into(), per_camera: args.per_camera };
+        Ok((config, outputs))
     }
 }

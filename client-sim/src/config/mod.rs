@@ -2,17 +2,19 @@
 
 mod addr;
 mod credentials;
+mod files;
 mod ping;
 mod scenario;
 mod scenario_file;
 
-use std::{fmt, io, path::PathBuf, str::FromStr, time::Duration};
+use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use crate::error::SimError;
 
 pub use self::{
     addr::{DEFAULT_PORT, ServerAddr},
     credentials::Credentials,
+    files::{CompareConfig, Entry, Files, MergeConfig, ReportConfig},
     ping::{Mode, Payload, PingConfig, PingServer, Sharing},
     scenario::{Behaviour, Burst, Group, PictureSource, Rogue, Scenario},
     scenario_file::{
@@ -39,6 +41,12 @@ pub enum Command {
     Detect(DetectConfig),
     /// Write the built-in pictures to a folder.
     Draw(DrawConfig),
+    /// Show a report again.
+    Report(ReportConfig),
+    /// Hold reports against each other.
+    Compare(CompareConfig),
+    /// Make one report of several.
+    Merge(MergeConfig),
 }
 
 /// The server, and how to get through to it.
@@ -121,6 +129,8 @@ pub struct RunConfig {
 pub struct Outputs {
     /// The report as JSON.
     pub json: Option<JsonTarget>,
+    /// The report as other files.
+    pub files: Files,
     /// List every camera in the table, not the slowest ones only.
     pub per_camera: bool,
 }
@@ -163,22 +173,17 @@ pub enum JsonTarget {
 impl Outputs {
     /// Finds the most common mistake, a missing folder, before a long run instead of after it.
     pub fn check(&self) -> Result<(), SimError> {
-        self.json.as_ref().map_or(Ok(()), JsonTarget::check)
+        self.json.as_ref().map_or(Ok(()), JsonTarget::check)?;
+        self.files.check()
     }
 }
 
 impl JsonTarget {
     /// Finds the most common mistake, a missing folder, before a long run instead of after it.
     pub fn check(&self) -> Result<(), SimError> {
-        let Self::File(path) = self else {
-            return Ok(());
-        };
-        match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-                let source = io::ErrorKind::NotFound.into();
-                Err(SimError::Write { path: path.clone(), source })
-            }
-            _ => Ok(()),
+        match self {
+            Self::Stdout => Ok(()),
+            Self::File(path) => files::check_folder(path),
         }
     }
 }

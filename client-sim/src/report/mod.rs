@@ -1,6 +1,13 @@
 //! The report of a run: figures, verdict, and how both are shown.
 
 pub mod capacity;
+pub mod compare;
+mod csv;
+pub mod files;
+pub mod hdr;
+pub mod html;
+pub mod jobs;
+pub mod merge;
 pub mod ping;
 pub mod schema;
 pub mod selftest;

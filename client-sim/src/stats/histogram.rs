@@ -84,23 +84,6 @@ impl Distribution {
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
-
-    /// The buckets, in microseconds, for the files of other tools.
-    #[must_use]
-    pub fn histogram(&self) -> &Histogram<u32> {
-        &self.histogram
-    }
-
-    /// The duration in milliseconds that a share `quantile` (0.0 to 1.0) does not exceed; `None`
-    /// when nothing was recorded.
-    #[must_use]
-    pub fn at_quantile_ms(&self, quantile: f64) -> Option<f64> {
-        (!self.histogram.is_empty()).then(|| {
-            let us = self.histogram.value_at_quantile(quantile);
-            // A bucket's upper edge may lie above the largest value recorded.
-            us.clamp(self.min_us, self.max_us) as f64 / 1e3
-        })
-    }
 }
 
 #[cfg(test)]
@@ -132,7 +115,7 @@ mod tests {
         let text = Distribution::latency().to_base64();
         let back = Distribution::from_base64(&text).unwrap().with_figures(&Figures::default());
         assert_eq!((back.count(), back.figures()), (0, Figures::default()));
-        assert_eq!(back.at_quantile_ms(0.5), None);
+        assert_eq!(back.at_percentile(50.0), None);
     }
 
     proptest! {
