@@ -9,8 +9,8 @@ use super::{
     values::{positive_millis, positive_seconds, seconds},
 };
 use crate::config::{
-    JsonTarget, Mode, Payload, PictureSource, PingConfig, PingServer, ServerAddr, Sharing, Size,
-    Target,
+    Credentials, JsonTarget, Mode, Payload, PictureSource, PingConfig, PingServer, ServerAddr,
+    Sharing, Size, Target,
 };
 
 /// What `--addr` calls the built-in server.
@@ -97,7 +97,13 @@ fn payload_bytes(text: &str) -> Result<usize, String> {
 
 impl PingArgs {
     fn server(&self) -> Result<PingServer, String> {
+        let credentials: Credentials = self.credentials.clone().into();
         if self.addr == NULL {
+            if credentials != Credentials::default() {
+                return Err("--tls-... and --token-file: the built-in server, --addr null, takes \
+                            none"
+                    .to_owned());
+            }
             return Ok(PingServer::Null(threads(self.server_threads)));
         }
         if self.server_threads.is_some() {
@@ -108,7 +114,6 @@ impl PingArgs {
         if addr.tls() && self.delay_ms.is_some() {
             return Err("--delay-ms: its proxy has no certificate; use http:// with it".to_owned());
         }
-        let credentials = self.credentials.clone().into();
         Ok(PingServer::At(Target { addr, connect: self.connect_seconds, credentials }))
     }
 }
