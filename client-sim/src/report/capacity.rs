@@ -165,3 +165,25 @@ pub struct FleetCost {
     /// Price of one camera and month with that headroom; `null` for a single instance.
     pub per_camera_month_n_plus_1: Option<f64>,
 }
+
+impl StepRun {
+    /// A run of which nothing but its verdict is known.
+    #[must_use]
+    pub fn of(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            reasons: Vec::new(),
+            sent: 0,
+            ok: 0,
+            p50_ms: None,
+            p99_ms: None,
+            max_ms: None,
+            cut_short: false,
+            server_cpu_cores: None,
+            server_busy: None,
+            simulator_cpu_cores: 0.0,
+            sent_mbit_per_s: 0.0,
+            wake_lateness_p99_ms: None,
+        }
+    }
+}
