@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use client_sim::{
+    capacity::{self, Answer, Stopped, instances},
     cli::{self, Parsed},
-    config::{Command, JsonTarget, Outputs, RunConfig},
+    config::{CapacityConfig, Command, JsonTarget, Outputs, RunConfig},
     detect,
     error::SimError,
     print,
@@ -34,6 +35,8 @@ fn main() -> ExitCode {
     };
     exit(match *command {
         Command::Run(config, outputs) => run_fleet(&config, &outputs),
+        Command::Capacity(config) => find_capacity(&config),
+        Command::PrintInstances => print(instances::SHIPPED).map(|()| EXIT_PASS),
         Command::Detect(config) => runtime(1).and_then(|runtime| {
             let fine = runtime.block_on(detect::detect(&config))?;
             Ok(if fine { EXIT_PASS } else { EXIT_FAIL })
@@ -65,6 +68,34 @@ fn run_fleet(config: &RunConfig, outputs: &Outputs) -> Result<u8, SimError> {
     }
     printed?;
     Ok(if report.interrupted { EXIT_INTERRUPTED } else { exit_code(report.verdict) })
+}
+
+fn find_capacity(config: &CapacityConfig) -> Result<u8, SimError> {
+    config.check()?;
+    let runtime = runtime(config.run.threads)?;
+    let findings = runtime.block_on(capacity::find(config, interrupted()))?;
+    let table = findings.table();
+    let printed = if config.json == Some(JsonTarget::Stdout) {
+        say(table.trim_end());
+        Ok(())
+    } else {
+        print(&table)
+    };
+    if let Some(target) = &config.json {
+        findings.write_json(target)?;
+    }
+    // THE PLACE FOR THE HTML PAGE: `report::html::capacity_page(&report)` into the file of --html.
+    printed?;
+    findings.close()?;
+    if let Some(Stopped::Failed(error)) = &findings.stopped {
+        say(&format!("client-sim: {error}"));
+    }
+    Ok(match findings.answer(config.expect) {
+        Answer::Held => EXIT_PASS,
+        Answer::NotHeld => EXIT_FAIL,
+        Answer::Unknown => EXIT_NO_VERDICT,
+        Answer::Interrupted => EXIT_INTERRUPTED,
+    })
 }
 
 fn exit_code(verdict: Verdict) -> u8 {

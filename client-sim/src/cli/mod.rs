@@ -1,5 +1,6 @@
 //! The command line: flags, their help, and one helpful line for each mistake.
 
+mod capacity;
 mod fleet;
 mod run;
 mod values;
@@ -9,7 +10,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::CommandFactory as _;
 use clap::{Args, Parser, Subcommand, error::ContextKind, error::ContextValue, error::ErrorKind};
 
-use self::{fleet::ServerArgs, run::RunArgs, values::positive_seconds};
+use self::{capacity::CapacityArgs, fleet::ServerArgs, run::RunArgs, values::positive_seconds};
 use crate::config::{Command, DetectConfig, DrawConfig, Size};
 use crate::scene;
 
@@ -33,6 +34,14 @@ enum Job {
     /// arrival of its answer, so a stalled server cannot hide by slowing the cameras down.
     /// Exit code: 0 pass, 1 fail, 2 could not run, 130 interrupted.
     Run(Box<RunArgs>),
+    /// Find the largest number of cameras that the server holds within the limits.
+    ///
+    /// Doubles the number of cameras until the limits are not held, halves the gap, and confirms the
+    /// result and that one camera more is too many with fresh runs. Every number of cameras is tried
+    /// up to --repeats times and the majority decides; runs that cannot pass any more are cut short.
+    /// Exit code: 0 found, 1 not one camera is held or fewer than --expect, 2 could not run or
+    /// nothing is known about the server, 130 interrupted.
+    Capacity(Box<CapacityArgs>),
     /// Send pictures and print what the server sees in them.
     ///
     /// Exit code: 0 when every picture was answered OK, 1 when one was not, 2 when a picture could
@@ -112,7 +121,7 @@ where
 /// clap's message and suggestion on one line, and where to read on.
 fn one_line(error: &clap::Error, job: Option<&str>) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "name a job: run, detect or draw; see client-sim --help".to_owned();
+        return "name a job: run, capacity, detect or draw; see client-sim --help".to_owned();
     }
     let text = error.to_string();
     // The message proper ends at the first empty line; missing arguments are listed below it.
@@ -150,6 +159,7 @@ impl TryFrom<Job> for Command {
                 let (config, outputs) = (*args).try_into()?;
                 Self::Run(Box::new(config), outputs)
             }
+            Job::Capacity(args) => (*args).try_into()?,
             Job::Detect(args) => Self::Detect(DetectConfig {
                 target: args.server.into(),
                 pictures: args.pictures,

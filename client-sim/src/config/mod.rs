@@ -1,6 +1,7 @@
 //! What to do, checked: the command line's meaning, with units and limits.
 
 mod addr;
+mod capacity;
 mod scenario;
 
 use std::{fmt, io, path::PathBuf, str::FromStr, time::Duration};
@@ -9,6 +10,7 @@ use crate::error::SimError;
 
 pub use self::{
     addr::{DEFAULT_PORT, ServerAddr},
+    capacity::{CapacityConfig, Pricing},
     scenario::{Behaviour, Burst, Group, PictureSource, Rogue, Scenario},
 };
 
@@ -23,6 +25,10 @@ pub const MIN_DRAWN_SIDE: u32 = 16;
 pub enum Command {
     /// Simulate a fleet and judge the answers.
     Run(Box<RunConfig>, Outputs),
+    /// Find the largest fleet that a server holds.
+    Capacity(Box<CapacityConfig>),
+    /// Print the list of instances that comes with this tool.
+    PrintInstances,
     /// Show what the server sees in pictures.
     Detect(DetectConfig),
     /// Write the built-in pictures to a folder.
