@@ -18,6 +18,9 @@ const CORES_PER_WORKER: f64 = 0.9;
 /// Share of a machine's cores from which the machine counts as used up.
 const MACHINE_BUSY: f64 = 0.95;
 
+/// Share of a machine's cores from which other programs count as a disturbance.
+const DISTURBED: f64 = 0.05;
+
 /// Share of a network link's speed from which pictures alone count as filling it: headers, the packets'
 /// own overhead and uneven arrival take the rest.
 const LINK_BUSY: f64 = 0.85;
@@ -83,6 +86,7 @@ struct Load {
     busy: Option<f64>,
     server_cores: Option<f64>,
     simulator_cores: f64,
+    others: f64,
     mbit_per_s: f64,
 }
 
@@ -103,6 +107,7 @@ impl Load {
             busy: mean(|run| run.server_busy),
             server_cores: mean(|run| run.server_cpu_cores),
             simulator_cores: mean(|run| Some(run.simulator_cpu_cores)).unwrap_or(0.0),
+            others: mean(|run| run.others_cpu_cores).unwrap_or(0.0),
             mbit_per_s: mean(|run| Some(run.sent_mbit_per_s)).unwrap_or(0.0),
         })
     }
@@ -110,7 +115,7 @@ impl Load {
     fn decide(&self, facts: &Facts<'_>) -> (&'static str, String) {
         let cores = facts.cores as f64;
         let together = self.server_cores.map(|server| server + self.simulator_cores);
-        let machine_full = together.is_some_and(|used| used >= MACHINE_BUSY * cores);
+        let machine_full = together.is_some_and(|used| used + self.others >= MACHINE_BUSY * cores);
         let workers = facts.workers.filter(|workers| *workers > 0).map(f64::from);
         let workers_full = self.busy.is_some_and(|busy| busy >= WORKERS_BUSY)
             || self.server_cores.zip(workers).is_some_and(|(c, w)| c >= CORES_PER_WORKER * w);
@@ -150,6 +155,13 @@ impl Load {
             );
         } else {
             let _ = write!(text, "; the simulator used {:.2} cores", self.simulator_cores);
+        }
+        if self.others >= DISTURBED * facts.cores as f64 {
+            let _ = write!(
+                text,
+                "; other programs took {:.2} more, without which the server may hold more cameras",
+                self.others
+            );
         }
         let _ = write!(text, "; {:.0} Mbit/s of pictures", self.mbit_per_s);
         if let Some(link) = link {
@@ -221,6 +233,11 @@ mod tests {
              workers; with the simulator's 0.20 that is 2.05 of the 2 cores that both share; 40 Mbit/s \
              of pictures"
         );
+        let mut disturbed = run(Some(0.7), Some(1.1), 0.1, 40.0);
+        disturbed.others_cpu_cores = Some(0.8);
+        let disturbed = decided(disturbed, |facts| facts.same_machine = true);
+        assert_eq!(disturbed.resource, "machine-cpu");
+        assert!(disturbed.why.contains("other programs took 0.80 more"), "{}", disturbed.why);
         let blind = decided(run(None, None, 0.2, 40.0), |f| f.no_metrics = Some("no answer"));
         assert_eq!(
             blind.why,

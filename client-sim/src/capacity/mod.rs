@@ -9,6 +9,7 @@ pub mod cost;
 pub mod instances;
 pub mod limiting;
 pub mod metrics;
+mod neighbours;
 mod plan;
 mod progress;
 mod runner;
@@ -33,7 +34,7 @@ use crate::{
     error::SimError,
     machine,
     report::{capacity::CapacityReport, schema::SelfTestFigures, write_json},
-    run::{self, Prepared},
+    run,
 };
 
 /// What came of the searches.
@@ -82,11 +83,14 @@ pub async fn find(
 ) -> Result<Findings, SimError> {
     let prices = prices(&config.pricing)?;
     let prepared = run::prepare(&config.run).await?;
-    let rules = rules(config, &prepared);
+    let takes = prepared.server.as_ref().map_or(0, |server| server.max_cameras);
+    let rules = rules(config.rules, takes);
     let mut book = Book::open(config, rules, &prepared)?;
     let plan = Plan::of(config, rules);
     let progress = Progress::start(config.run.quiet, plan);
-    let mut runner = Runner::start(config, &prepared, Interrupt::new(interrupt), progress).await;
+    let same_machine = summary::is_here(config.run.target.addr.host()).await;
+    let interrupt = Interrupt::new(interrupt);
+    let mut runner = Runner::start(config, &prepared, interrupt, progress, same_machine).await;
     let mut stopped = None;
     for index in 0..config.phases.len() {
         stopped = runner.search(&mut book, index).await;
@@ -104,7 +108,7 @@ pub async fn find(
         prepared: &prepared,
         prices: &prices,
         machine: machine::figures(),
-        same_machine: summary::is_here(config.run.target.addr.host()).await,
+        same_machine,
         no_metrics: runner.no_metrics().map(str::to_owned),
         stopped_by: matches!(stopped, Some(Stopped::Time)).then_some("time"),
         self_test: self_test(&book),
@@ -132,11 +136,9 @@ fn self_test(book: &Book) -> Option<SelfTestFigures> {
     None
 }
 
-/// The rules, with no more cameras than the server takes: beyond that it only refuses.
-fn rules(config: &CapacityConfig, prepared: &Prepared) -> Rules {
-    let takes = prepared.server.as_ref().map(|server| server.max_cameras).filter(|max| *max > 0);
-    let asked = config.rules;
-    let max_cameras = asked.max_cameras.min(takes.unwrap_or(u32::MAX));
+/// The rules, with no more cameras than the server takes (0 = it does not say): beyond that it only refuses.
+fn rules(asked: Rules, takes: u32) -> Rules {
+    let max_cameras = if takes > 0 { asked.max_cameras.min(takes) } else { asked.max_cameras };
     Rules { from: asked.from.min(max_cameras), max_cameras, ..asked }
 }
 
@@ -207,5 +209,18 @@ impl Findings {
             None => false,
         };
         if partly { worst.max(Answer::Unknown) } else { worst }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_cameras_are_tried_than_the_server_takes() {
+        let asked = Rules { from: 50, max_cameras: 1000, repeats: 3 };
+        assert_eq!(rules(asked, 0), asked);
+        assert_eq!(rules(asked, 256), Rules { max_cameras: 256, ..asked });
+        assert_eq!(rules(asked, 8), Rules { from: 8, max_cameras: 8, ..asked });
     }
 }

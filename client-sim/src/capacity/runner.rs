@@ -11,6 +11,7 @@ use super::{
     Stopped,
     book::{Book, phases_text},
     metrics::{DEFAULT_ADMIN_PORT, Scrape, ServerUsage, scrape},
+    neighbours::Reading,
     progress::{Place, Progress},
     search::Next,
     watch::{Cut, Watch},
@@ -96,6 +97,7 @@ pub(super) struct Runner<'a> {
     interrupt: Interrupt<'a>,
     progress: Progress,
     operators: Operators,
+    same_machine: bool,
     deadline: Option<Instant>,
 }
 
@@ -105,6 +107,7 @@ impl<'a> Runner<'a> {
         prepared: &'a Prepared,
         interrupt: Interrupt<'a>,
         progress: Progress,
+        same_machine: bool,
     ) -> Self {
         let operators = Operators::start(config).await;
         if let Some(why) = &operators.why_not {
@@ -113,7 +116,7 @@ impl<'a> Runner<'a> {
             ));
         }
         let deadline = config.most_time.map(|most| clock::now() + most);
-        Self { config, prepared, interrupt, progress, operators, deadline }
+        Self { config, prepared, interrupt, progress, operators, same_machine, deadline }
     }
 
     /// Why the server's metrics are not known, if they are not.
@@ -174,7 +177,7 @@ impl<'a> Runner<'a> {
         config.scenario.groups[0].cameras = cameras;
         let phases = self.phases(index);
         self.progress.begin(&self.place(book, index, &phases));
-        let before = self.operators.look().await;
+        let (before, machine) = (self.operators.look().await, Reading::now());
         let live = Arc::new(Live::default());
         let watch = Watch::new(&config, &live);
         let played = {
@@ -195,8 +198,12 @@ impl<'a> Runner<'a> {
         };
         let scrapes = before.zip(self.operators.look().await).filter(|_| report.tally.answered > 0);
         let used = self.operators.used(scrapes, watch.load());
+        let server = used.cpu_cores.map(|cores| watch.load().mul_f64(cores));
+        let server = server.filter(|_| self.same_machine);
+        let others = server.and_then(|time| Reading::now().others_since(&machine, time));
         let pictures = self.prepared.pictures(&config.scenario.groups[0].pictures);
-        Ok(Some(step_run(&report, &watch, used, pictures.sizes().1)))
+        let run = step_run(&report, &watch, used, pictures.sizes().1);
+        Ok(Some(StepRun { others_cpu_cores: others, ..run }))
     }
 
     /// A run that could not begin while the server is there says nothing about the server: the simulator
@@ -227,6 +234,7 @@ fn step_run(report: &Report, watch: &Watch<'_>, used: ServerUsage, mean_bytes: u
         cut_short,
         server_cpu_cores: used.cpu_cores,
         server_busy: used.busy,
+        others_cpu_cores: None,
         simulator_cpu_cores: report.simulator.cpu_cores,
         sent_mbit_per_s: if seconds > 0.0 { bits / seconds / 1e6 } else { 0.0 },
         wake_lateness_p99_ms: report.simulator.wake_lateness_ms.p99,

@@ -28,8 +28,9 @@ pub(super) enum Cut {
 #[derive(Debug)]
 pub(super) struct Watch<'a> {
     live: &'a Live,
-    /// Measured frames that may be answered otherwise than OK.
-    spare: u64,
+    /// Frames of the run; those of the warm-up are among them, so this errs on the side of waiting.
+    frames: u64,
+    min_answered_ratio: f64,
     /// Whether a stream that ends early fails the run.
     fragile: bool,
     length: Duration,
@@ -41,12 +42,10 @@ pub(super) struct Watch<'a> {
 impl<'a> Watch<'a> {
     pub(super) fn new(config: &RunConfig, live: &'a Live) -> Self {
         let schedule = Schedule::of(&config.scenario);
-        let frames: u64 = (0..schedule.cameras()).map(|n| schedule.lane(n).frames()).sum();
-        // Warm-up frames are counted in, so this errs on the side of waiting.
-        let spare = ((1.0 - config.slo.min_answered_ratio) * frames as f64).floor() as u64;
         Self {
             live,
-            spare,
+            frames: (0..schedule.cameras()).map(|n| schedule.lane(n).frames()).sum(),
+            min_answered_ratio: config.slo.min_answered_ratio,
             fragile: !config.reconnect.enabled,
             length: schedule.length(),
             warmup: schedule.warmup(),
@@ -95,8 +94,9 @@ impl<'a> Watch<'a> {
     /// Whether whatever comes cannot make the run pass. Limits on percentiles are not looked at: later
     /// answers can bring a percentile down again.
     fn is_lost(&self) -> bool {
+        let best = self.frames.saturating_sub(self.live.not_ok.load(Relaxed));
         self.live.over_slo.load(Relaxed) > 0
-            || self.live.not_ok.load(Relaxed) > self.spare
+            || (best as f64) < self.min_answered_ratio * self.frames as f64
             || (self.fragile && self.live.broken.load(Relaxed) > 0)
     }
 }

@@ -216,7 +216,7 @@ mod tests {
             (&["--ramp-cameras", "2"], "need --phase ramp"),
             (&["--admin", "localhost"], "write HOST:PORT, such as 127.0.0.1:9464"),
             (&["--max-minutes", "0"], "more than 0 minutes"),
-            (&["--price-per-hour", "-1"], "above 0"),
+            (&["--price-per-hour", "0"], "above 0"),
             (&["--price-per-hour", "free"], "not a number"),
             (&["--currency", "EUR"], "--price-per-hour"),
             (&["--price-per-hour", "1", "--currency", "a b"], "such as USD"),
