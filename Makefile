@@ -6,7 +6,7 @@ PYTHON ?= python3
 export PATH := $(PATH):$(CURDIR)/models/cache/bin
 
 .NOTPARALLEL:
-.PHONY: help setup setup-test demo test fmt lint unit accuracy bench bench-build picture clean
+.PHONY: help setup setup-test demo test fmt lint unit accuracy bench bench-build bench-peers picture clean
 
 # In the order of the results page; BENCH_ARGS="--trials 5" goes to each.
 BENCHES := ceiling stages boxes server neighbour overload idle rtt
@@ -32,10 +32,11 @@ fmt: ## Check formatting
 lint: ## Clippy with warnings as errors, shell and Python syntax
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	bash -n deploy/demo.sh .ci/run
-	$(PYTHON) -m compileall -q models/*.py benches/accuracy server/tests/reference
+	$(PYTHON) -m compileall -q models/*.py benches/accuracy benches/peers server/tests/reference
 
 unit: ## All tests (set up first)
 	$(PYTHON) -m unittest discover -s models
+	$(PYTHON) -m unittest discover -s benches/peers/tests
 	cargo test --workspace --locked
 
 accuracy: ## mAP of the server beside the reference: make accuracy IMAGES=folder with instances.json
@@ -54,6 +55,9 @@ bench: bench-build ## All benches (an hour) and benches/RESULTS.md; one of them:
 
 $(BENCHES:%=bench-%): bench-%: bench-build
 	./target/release/vedette-bench $* $(BENCH_ARGS)
+
+bench-peers: ## Vedette beside servers in Python and C++ (48 minutes); BENCH_ARGS=--quick: does it run?
+	$(PYTHON) benches/peers/run.py $(BENCH_ARGS)
 
 bench-build: setup
 	cargo build --release --locked --workspace

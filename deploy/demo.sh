@@ -73,11 +73,15 @@ passed=0
 failed=0
 while [ "$passed" -lt 2 ] && [ "$failed" -lt 2 ]; do
     verdict=0
+    report=$out/run-$((passed + failed + 1)).json
+    rm -f "$report"
     "$sim" run --addr "$addr" --cameras "$cameras" --fps 10 --seconds "$seconds" \
-        --json "$out/run-$((passed + failed + 1)).json" || verdict=$?
+        --json "$report" || verdict=$?
     case $verdict in
     0) passed=$((passed + 1)) ;;
     1) failed=$((failed + 1)) ;;
+    # A report without a verdict on the server: the simulator itself was held up.
+    2) [ -e "$report" ] && failed=$((failed + 1)) || exit 2 ;;
     *) exit "$verdict" ;;
     esac
     echo

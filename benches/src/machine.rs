@@ -30,12 +30,12 @@ impl Facts {
     #[must_use]
     pub fn read(runtime_lib: &Path) -> Self {
         let unknown = || "unknown".to_owned();
-        let file = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let lib = fs::read(runtime_lib).unwrap_or_default();
+        let machine = client_sim::machine::figures();
         Self {
-            cpu: cpu_model(&file("/proc/cpuinfo")).unwrap_or_else(unknown),
-            cores: cores(),
-            ram_mib: kib_field(&file("/proc/meminfo"), "MemTotal").unwrap_or(0) / 1024,
+            cpu: if machine.cpu.is_empty() { unknown() } else { machine.cpu },
+            cores: machine.cores,
+            ram_mib: machine.memory_bytes >> 20,
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             vedette: env!("CARGO_PKG_VERSION").to_owned(),
             rustc: env!("BENCH_RUSTC").to_owned(),
@@ -48,14 +48,6 @@ impl Facts {
 #[must_use]
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
-/// The first processor's model in `/proc/cpuinfo`.
-fn cpu_model(cpuinfo: &str) -> Option<String> {
-    cpuinfo.lines().find_map(|line| {
-        let (key, value) = line.split_once(':')?;
-        (key.trim() == "model name").then(|| value.trim().to_owned())
-    })
 }
 
 /// ONNX Runtime's version out of its library: the linker's version node `VERS_1.2.3`, under which its
@@ -153,10 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_and_memory_lines() {
-        let cpuinfo = "processor\t: 0\nmodel name\t: Fast CPU @ 2.00GHz\nmodel name\t: other\n";
-        assert_eq!(cpu_model(cpuinfo).as_deref(), Some("Fast CPU @ 2.00GHz"));
-        assert_eq!(cpu_model(""), None);
+    fn memory_lines() {
         let status = "Name:\tx\nVmHWM:\t   2048 kB\nVmRSS:\t   1536 kB\n";
         let memory = Memory { resident_mib: 1.5, peak_mib: 2.0 };
         assert_eq!(parse_memory(status), Some(memory));

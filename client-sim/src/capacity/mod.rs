@@ -34,7 +34,7 @@ use crate::{
     error::SimError,
     machine,
     report::{capacity::CapacityReport, schema::SelfTestFigures, write_json},
-    run,
+    run, self_test,
 };
 
 /// What came of the searches.
@@ -103,6 +103,11 @@ pub async fn find(
     {
         return Err(error);
     }
+    let self_test = match stopped {
+        // Whoever stops it does not want to wait.
+        Some(Stopped::ByHand) => None,
+        _ => runner.unless_stopped(self_test(config, &prepared, &book)).await.flatten(),
+    };
     let surroundings = Surroundings {
         config,
         prepared: &prepared,
@@ -111,7 +116,7 @@ pub async fn find(
         same_machine,
         no_metrics: runner.no_metrics().map(str::to_owned),
         stopped_by: matches!(stopped, Some(Stopped::Time)).then_some("time"),
-        self_test: self_test(&book),
+        self_test,
     };
     // The bar goes before the result comes.
     drop(runner);
@@ -129,11 +134,25 @@ pub async fn find(
     })
 }
 
-/// The simulator against a server that answers at once, with the largest fleet tried.
-fn self_test(book: &Book) -> Option<SelfTestFigures> {
-    let _largest = book.searches().iter().map(search::Search::largest_tried).max();
-    // THE PLACE FOR THE SELF-TEST: with a run of the largest fleet, `self_test::run(&config, &prepared)`.
-    None
+/// The simulator against a server that answers at once, with the largest fleet tried. A search is not lost
+/// with it.
+async fn self_test(
+    config: &CapacityConfig,
+    prepared: &run::Prepared,
+    book: &Book,
+) -> Option<SelfTestFigures> {
+    let cameras = book.searches().iter().map(search::Search::largest_tried).max();
+    let cameras = cameras.filter(|cameras| *cameras > 0)?;
+    let mut run = config.run.clone();
+    run.scenario.phases = config.phases[0];
+    run.scenario.groups[0].cameras = cameras;
+    match self_test::run(&run, prepared).await {
+        Ok(figures) => Some(figures),
+        Err(error) => {
+            crate::say(&format!("no self-test: {error}"));
+            None
+        }
+    }
 }
 
 /// The rules, with no more cameras than the server takes (0 = it does not say): beyond that it only refuses.

@@ -150,6 +150,14 @@ impl<'a> Runner<'a> {
         None
     }
 
+    /// What `work` comes to; `None` when it is stopped by hand.
+    pub(super) async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            done = work => Some(done),
+            () = self.interrupt.wait() => None,
+        }
+    }
+
     fn phases(&self, index: usize) -> String {
         phases_text(self.config.phases[index])
     }

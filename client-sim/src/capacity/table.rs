@@ -33,6 +33,16 @@ fn write_all(
         steps(text, report)?;
         result(text, report)?;
     }
+    if let Some(test) = reports.last().and_then(|report| report.self_test.as_ref()) {
+        writeln!(
+            text,
+            "self-test {} against a server that answers at once: p99 {:.1}, max {:.1} ms, {:.2} cores",
+            counted(u64::from(test.cameras), "camera"),
+            test.p99_ms.unwrap_or(f64::NAN),
+            test.max_ms.unwrap_or(f64::NAN),
+            test.cpu_cores,
+        )?;
+    }
     if sweep {
         phases(text, reports)?;
     }

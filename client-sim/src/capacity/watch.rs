@@ -104,11 +104,15 @@ impl<'a> Watch<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Connections, Reconnect, Scenario, SelfTest, Slo, Target};
+    use crate::config::{Connections, Credentials, Reconnect, Scenario, SelfTest, Slo, Target};
 
     fn config(min_answered_ratio: f64, reconnect: bool) -> RunConfig {
         RunConfig {
-            target: Target { addr: "localhost".parse().unwrap(), connect: Duration::ZERO },
+            target: Target {
+                addr: "localhost".parse().unwrap(),
+                connect: Duration::ZERO,
+                credentials: Credentials::default(),
+            },
             scenario: Scenario::uniform(2, 10.0, Duration::from_secs(1), Duration::from_secs(4)),
             connections: Connections::PerCamera,
             reconnect: Reconnect { enabled: reconnect, max_gap: Duration::ZERO },

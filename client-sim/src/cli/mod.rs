@@ -3,6 +3,7 @@
 mod capacity;
 mod fleet;
 mod run;
+mod selftest;
 mod values;
 
 use std::{path::PathBuf, time::Duration};
@@ -10,7 +11,10 @@ use std::{path::PathBuf, time::Duration};
 use clap::CommandFactory as _;
 use clap::{Args, Parser, Subcommand, error::ContextKind, error::ContextValue, error::ErrorKind};
 
-use self::{capacity::CapacityArgs, fleet::ServerArgs, run::RunArgs, values::positive_seconds};
+use self::{
+    capacity::CapacityArgs, fleet::ServerArgs, run::RunArgs, selftest::SelfTestArgs,
+    values::positive_seconds,
+};
 use crate::config::{Command, DetectConfig, DrawConfig, Size};
 use crate::scene;
 
@@ -27,12 +31,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Job {
-    /// Simulate a fleet of cameras, measure every answer and print PASS or FAIL.
+    /// Simulate a fleet of cameras, measure every answer and print PASS, FAIL or INVALID.
     ///
-    /// Open loop: each camera sends on its own clock over its own connection, whether or not
-    /// earlier frames were answered. Latency runs from the moment a frame SHOULD have left to the
-    /// arrival of its answer, so a stalled server cannot hide by slowing the cameras down.
-    /// Exit code: 0 pass, 1 fail, 2 could not run, 130 interrupted.
+    /// Open loop: each camera sends on its own clock, whether or not earlier frames were answered.
+    /// Latency runs from the moment a frame SHOULD have left to the arrival of its answer, so a
+    /// stalled server cannot hide by slowing the cameras down. INVALID means that the simulator
+    /// itself was the bottleneck, so that nothing is known about the server.
+    /// Exit code: 0 pass, 1 fail, 2 invalid or could not run, 130 interrupted.
     Run(Box<RunArgs>),
     /// Find the largest number of cameras that the server holds within the limits.
     ///
@@ -42,6 +47,12 @@ enum Job {
     /// Exit code: 0 found, 1 not one camera is held or fewer than --expect, 2 could not run or
     /// nothing is known about the server, 130 interrupted.
     Capacity(Box<CapacityArgs>),
+    /// Play a fleet against a server in this process that answers at once.
+    ///
+    /// What is slow then is the simulator itself: on this machine it cannot judge any server by a
+    /// stricter limit.
+    /// Exit code: 0 when it holds --slo-max-ms, 2 when not or when it could not run.
+    Selftest(Box<SelfTestArgs>),
     /// Send pictures and print what the server sees in them.
     ///
     /// Exit code: 0 when every picture was answered OK, 1 when one was not, 2 when a picture could
@@ -121,7 +132,8 @@ where
 /// clap's message and suggestion on one line, and where to read on.
 fn one_line(error: &clap::Error, job: Option<&str>) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "name a job: run, capacity, detect or draw; see client-sim --help".to_owned();
+        return "name a job: run, capacity, selftest, detect or draw; see client-sim --help"
+            .to_owned();
     }
     let text = error.to_string();
     // The message proper ends at the first empty line; missing arguments are listed below it.
@@ -160,6 +172,10 @@ impl TryFrom<Job> for Command {
                 Self::Run(Box::new(config), outputs)
             }
             Job::Capacity(args) => (*args).try_into()?,
+            Job::Selftest(args) => {
+                let (config, json) = (*args).try_into()?;
+                Self::SelfTest(Box::new(config), json)
+            }
             Job::Detect(args) => Self::Detect(DetectConfig {
                 target: args.server.into(),
                 pictures: args.pictures,

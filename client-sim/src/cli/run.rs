@@ -1,6 +1,6 @@
 //! The flags of `client-sim run`.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
@@ -8,7 +8,13 @@ use super::{
     fleet::{FleetArgs, LinkArgs, MAX_CAMERAS, ServerArgs, SloArgs},
     values::{positive_seconds, seconds},
 };
-use crate::config::{JsonTarget, Outputs, RunConfig, Scenario, SelfTest};
+use crate::config::{JsonTarget, Outputs, RunConfig, Scenario, SelfTest, read_scenario};
+
+/// Length of the measured part unless given.
+const MEASURED: Duration = Duration::from_secs(10);
+
+/// Length of the part before it unless given.
+const WARMUP: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
@@ -16,17 +22,23 @@ pub(super) struct RunArgs {
     #[arg(long, default_value_t = 10, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=MAX_CAMERAS))]
     cameras: u32,
+    /// Play the fleet of this TOML file: groups of cameras, arrivals, bursts, misbehaving clients
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cameras", "fps", "jitter_ms", "phase",
+          "ramp_cameras", "ramp_every_ms", "images", "video", "size", "budget_ms"])]
+    scenario: Option<PathBuf>,
     #[command(flatten)]
     fleet: FleetArgs,
-    /// Length of the measured part, in seconds
-    #[arg(long, default_value = "10", value_parser = positive_seconds)]
-    seconds: Duration,
-    /// Send for this many seconds first, without counting those frames
-    #[arg(long, default_value = "2", value_name = "SECONDS", value_parser = seconds)]
-    warmup: Duration,
+    /// Length of the measured part, in seconds [default: 10, or the scenario's]
+    #[arg(long, value_parser = positive_seconds)]
+    seconds: Option<Duration>,
+    /// Send for this many seconds first, without counting those frames [default: 2, or the
+    /// scenario's]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    warmup: Option<Duration>,
     /// Decides every random number of the run: phases, jitter, pauses before reconnecting
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
+    /// [default: 1, or the scenario's]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     #[command(flatten)]
     server: ServerArgs,
     #[command(flatten)]
@@ -71,17 +83,24 @@ impl From<SelfTestArg> for SelfTest {
     }
 }
 
+impl RunArgs {
+    fn scenario(&self) -> Result<Scenario, String> {
+        let mut scenario = match &self.scenario {
+            Some(path) => read_scenario(path)?,
+            None => self.fleet.scenario(self.cameras, WARMUP, MEASURED)?,
+        };
+        scenario.measured = self.seconds.unwrap_or(scenario.measured);
+        scenario.warmup = self.warmup.unwrap_or(scenario.warmup);
+        scenario.seed = self.seed.unwrap_or(scenario.seed);
+        Ok(scenario)
+    }
+}
+
 impl TryFrom<RunArgs> for (RunConfig, Outputs) {
     type Error = String;
 
     fn try_from(args: RunArgs) -> Result<Self, String> {
-        let fleet = args.fleet;
-        let mut scenario = Scenario::uniform(args.cameras, fleet.fps, args.warmup, args.seconds);
-        (scenario.phases, scenario.seed) = (fleet.phases()?, args.seed);
-        for group in &mut scenario.groups {
-            (group.jitter, group.pictures) = (fleet.jitter()?, fleet.pictures());
-            group.budget_ms = fleet.budget_ms;
-        }
+        let scenario = args.scenario()?;
         let config = RunConfig {
             target: args.server.into(),
             scenario,

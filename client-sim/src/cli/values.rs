@@ -2,19 +2,10 @@
 
 use std::time::Duration;
 
-use crate::config::Connections;
-
-/// Fewest frames per second of one camera: one in 100 s.
-const MIN_FPS: f64 = 0.01;
-
-/// Most frames per second of one camera, far above any camera's.
-const MAX_FPS: f64 = 1000.0;
+use crate::config::{Connections, MAX_FPS, MAX_SECONDS, MIN_FPS};
 
 /// Most connections that cameras share.
 const MAX_CONNECTIONS: u32 = 20_000;
-
-/// Longest duration taken, in seconds: a week.
-const MAX_SECONDS: f64 = 7.0 * 24.0 * 3600.0;
 
 pub(super) fn number(text: &str) -> Result<f64, String> {
     text.parse::<f64>()

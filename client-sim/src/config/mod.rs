@@ -2,7 +2,9 @@
 
 mod addr;
 mod capacity;
+mod credentials;
 mod scenario;
+mod scenario_file;
 
 use std::{fmt, io, path::PathBuf, str::FromStr, time::Duration};
 
@@ -11,7 +13,11 @@ use crate::error::SimError;
 pub use self::{
     addr::{DEFAULT_PORT, ServerAddr},
     capacity::{CapacityConfig, Pricing},
+    credentials::Credentials,
     scenario::{Behaviour, Burst, Group, PictureSource, Rogue, Scenario},
+    scenario_file::{
+        MAX_CAMERAS, MAX_FPS, MAX_SECONDS, MIN_FPS, RAMP_CAMERAS, RAMP_EVERY, read_scenario,
+    },
 };
 
 /// Largest width or height of a drawn picture, in pixels: 8K television.
@@ -29,6 +35,8 @@ pub enum Command {
     Capacity(Box<CapacityConfig>),
     /// Print the list of instances that comes with this tool.
     PrintInstances,
+    /// Play a fleet against a server that answers at once.
+    SelfTest(Box<RunConfig>, Option<JsonTarget>),
     /// Show what the server sees in pictures.
     Detect(DetectConfig),
     /// Write the built-in pictures to a folder.
@@ -42,6 +50,8 @@ pub struct Target {
     pub addr: ServerAddr,
     /// How long it may take to accept a connection, and to describe itself.
     pub connect: Duration,
+    /// How to prove this client and to check the server.
+    pub credentials: Credentials,
 }
 
 /// How cameras share connections.

@@ -2,6 +2,7 @@
 
 pub mod capacity;
 pub mod schema;
+pub mod selftest;
 mod table;
 
 use std::{fs, time::Duration};
@@ -25,7 +26,7 @@ use crate::{
     source::PictureSet,
     stats::{Distribution, StageSums, Tally},
     validity,
-    verdict::{Limits, judge, stream_ends},
+    verdict::{Limits, counted, judge, stream_ends},
 };
 
 /// Largest fleet whose cameras are reported bin by bin; beyond it the report would be mostly that.
@@ -83,6 +84,7 @@ pub fn make(facts: &RunFacts<'_>) -> Report {
         started_unix_ms: facts.started_unix_ms,
         machine: machine::figures(),
         addr: config.target.addr.to_string(),
+        tls: config.target.addr.tls(),
         server: facts.server.clone().map(Into::into),
         scenario: scenario.name.clone(),
         seed: scenario.seed,
@@ -256,8 +258,12 @@ impl Report {
     #[must_use]
     pub fn verdict_line(&self) -> String {
         if self.passed() {
+            let excused = match self.reconnects.excused_frames {
+                0 => String::new(),
+                frames => format!(", {} excused in gaps", counted(frames, "frame")),
+            };
             format!(
-                "PASS: slowest answer {:.1} ms <= {} ms, {} of {} frames answered OK, {} lost",
+                "PASS: slowest answer {:.1} ms <= {} ms, {} of {} frames answered OK, {} lost{excused}",
                 self.figures.max_ms.unwrap_or_default(),
                 self.slo_max_ms,
                 self.tally.ok,

@@ -30,13 +30,14 @@ fn head(text: &mut String, report: &Report) -> fmt::Result {
         }
         write!(text, ", {}", counted(u64::from(server.workers), "worker"))?;
     }
-    write!(
-        text,
-        "\nload      {} x {} fps for {} s",
-        counted(u64::from(report.cameras), "camera"),
-        report.fps,
-        report.seconds
-    )?;
+    let cameras = counted(u64::from(report.cameras), "camera");
+    write!(text, "\nload      {cameras}")?;
+    if report.groups.len() > 1 {
+        write!(text, " with {} fps together", report.fps * f64::from(report.cameras))?;
+    } else {
+        write!(text, " x {} fps", report.fps)?;
+    }
+    write!(text, " for {} s", report.seconds)?;
     if report.warmup.seconds > 0.0 {
         write!(text, " after {} s of warm-up", report.warmup.seconds)?;
     }
@@ -47,7 +48,8 @@ fn head(text: &mut String, report: &Report) -> fmt::Result {
     for group in &report.groups {
         let pictures = &group.pictures;
         let name = if group.name.is_empty() { "pictures" } else { &group.name };
-        write!(text, "{name:<10}")?;
+        // A long name still has a space behind it.
+        write!(text, "{name:<9} ")?;
         if report.groups.len() > 1 {
             write!(text, "{} x {} fps, ", counted(u64::from(group.cameras), "camera"), group.fps)?;
         }

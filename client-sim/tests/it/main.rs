@@ -6,3 +6,5 @@ mod capacity;
 mod cli;
 mod fake;
 mod run;
+mod self_test;
+mod tls;
