@@ -155,6 +155,7 @@ def simulator_command(spec: Spec, port: int, report: Path) -> list[str]:
         *(str(SIMULATOR), "run", "--addr", f"127.0.0.1:{port}", "--cameras", str(spec.cameras)),
         *("--fps", str(FPS), "--seconds", f"{spec.seconds:g}", "--warmup", f"{WARMUP_SECONDS:g}"),
         *("--drain-seconds", f"{DRAIN_SECONDS:g}", "--json", str(report), "--quiet"),
+        *("--self-test", "never"),
         *("--phase", spec.phase),
     ]
     if spec.phase == "ramp":

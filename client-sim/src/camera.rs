@@ -23,6 +23,7 @@ use crate::{
     source::PictureSet,
     stream,
     timeline::FleetTimeline,
+    token::Token,
 };
 
 /// How long a stream whose frames are all answered may take to end. Reading on shows answers that
@@ -67,6 +68,8 @@ pub struct Load {
 pub struct Fleet {
     /// Who sends when.
     pub schedule: Arc<Schedule>,
+    /// What proves them to the server.
+    pub token: Option<Token>,
     /// Who wakes them.
     pub pacer: Pacer,
     /// What they send, by group.
@@ -176,7 +179,8 @@ impl<'a> Camera<'a> {
     /// Sends and reads on one stream until it ends or nothing more is waited for.
     async fn stream(&mut self, channel: Channel, stop: &mut watch::Receiver<bool>) -> StreamEnd {
         let fleet = self.fleet;
-        let (sender, mut answers) = stream::open(channel, &camera_id(self.index));
+        let (sender, mut answers) =
+            stream::open(channel, &camera_id(self.index), fleet.token.as_ref());
         (self.sender, self.refused) = (Some(sender), false);
         self.look(clock::now());
         let last = self.intended(self.lane().frames() - 1);

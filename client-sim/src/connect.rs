@@ -11,7 +11,9 @@ use vedette_proto::camera_ai::{
     ServerInfo, ServerInfoRequest, object_detection_client::ObjectDetectionClient,
 };
 
-use crate::{clock, config::Target, error::SimError, report::schema::ServerFigures};
+use crate::{
+    clock, config::Target, error::SimError, report::schema::ServerFigures, tls, token::Token,
+};
 
 /// Pause between attempts to connect, so that a server that is still starting is waited for.
 const CONNECT_RETRY: Duration = Duration::from_millis(200);
@@ -34,11 +36,25 @@ pub fn endpoint(target: &Target) -> Result<Endpoint, SimError> {
     let addr = &target.addr;
     let endpoint = Endpoint::from_shared(addr.uri())
         .map_err(|error| SimError::Address { addr: addr.to_string(), why: root_cause(&error) })?;
+    // A token that cannot be read is found before anything is connected.
+    Token::of(target)?;
+    let endpoint = match tls::config(target)? {
+        Some(config) => endpoint.tls_config(config).map_err(|error| tls_refused(target, &error))?,
+        None => endpoint,
+    };
     Ok(endpoint
         .tcp_nodelay(true)
         .connect_timeout(target.connect)
         .http2_keep_alive_interval(KEEPALIVE_EVERY)
         .keep_alive_timeout(KEEPALIVE_PATIENCE))
+}
+
+/// Why what the flags name cannot be used for TLS.
+fn tls_refused(target: &Target, error: &tonic::transport::Error) -> SimError {
+    tls::explain(target, error).unwrap_or_else(|| {
+        let why = format!("{}; check --tls-ca, --tls-cert and --tls-key", root_cause(error));
+        SimError::Tls { addr: target.addr.to_string(), why }
+    })
 }
 
 /// Opens one connection, trying again for as long as the target allows.
@@ -50,6 +66,10 @@ pub async fn connect(endpoint: &Endpoint, target: &Target) -> Result<Channel, Si
         match attempt {
             Ok(Ok(channel)) => return Ok(channel),
             Ok(Err(error)) => {
+                // Waiting does not mend a certificate.
+                if let Some(error) = tls::explain(target, &error) {
+                    return Err(error);
+                }
                 if clock::now() + CONNECT_RETRY >= deadline {
                     return Err(unreachable(root_cause(&error)));
                 }
@@ -91,10 +111,22 @@ pub async fn server_info(
 ) -> Result<Option<ServerInfo>, SimError> {
     let mut client =
         ObjectDetectionClient::new(channel).max_decoding_message_size(MAX_ANSWER_BYTES);
-    match tokio::time::timeout(target.connect, client.get_server_info(ServerInfoRequest {})).await {
+    let mut request = tonic::Request::new(ServerInfoRequest {});
+    if let Some(token) = Token::of(target)? {
+        token.authorize(&mut request);
+    }
+    let addr = || target.addr.to_string();
+    match tokio::time::timeout(target.connect, client.get_server_info(request)).await {
         Ok(Ok(info)) => Ok(Some(info.into_inner())),
+        Ok(Err(status)) if status.code() == Code::Unauthenticated => {
+            Err(SimError::Unauthenticated { addr: addr(), why: status.message().trim().to_owned() })
+        }
         Ok(Err(status)) if is_not_grpc(&status) => {
-            Err(SimError::NotGrpc { addr: target.addr.to_string(), why: status_cause(&status) })
+            let explained = tls::explain(target, &status);
+            Err(explained.unwrap_or_else(|| {
+                let why = format!("{}{}", status_cause(&status), tls_hint(target));
+                SimError::NotGrpc { addr: addr(), why }
+            }))
         }
         Ok(Err(_)) | Err(_) => Ok(None),
     }
@@ -103,6 +135,17 @@ pub async fn server_info(
 /// A status that the transport made up because the peer's bytes or HTTP answers made no sense.
 fn is_not_grpc(status: &Status) -> bool {
     status.source().is_some() && status.code() != Code::Unimplemented
+}
+
+/// What TLS may have to do with a peer that makes no sense.
+fn tls_hint(target: &Target) -> String {
+    if !target.addr.tls() {
+        format!("; if it uses TLS, say --addr https://{}", target.addr)
+    } else if target.credentials.cert.is_none() {
+        "; if it wants a client certificate, give --tls-cert and --tls-key".to_owned()
+    } else {
+        String::new()
+    }
 }
 
 fn status_cause(status: &Status) -> String {

@@ -17,6 +17,7 @@ use crate::{
     error::SimError,
     source::JPEG_QUALITY,
     stream,
+    token::Token,
 };
 
 /// Budget sent with each picture, in milliseconds: somebody is waiting, no next frame is due.
@@ -79,8 +80,9 @@ pub async fn detect(config: &DetectConfig) -> Result<bool, SimError> {
         fs::create_dir_all(dir).map_err(|source| SimError::Write { path: dir.clone(), source })?;
     }
     let channel = connect(&endpoint(&config.target)?, &config.target).await?;
+    let token = Token::of(&config.target)?;
     server_info(channel.clone(), &config.target).await?;
-    let (sender, mut answers) = stream::open(channel, CAMERA_ID);
+    let (sender, mut answers) = stream::open(channel, CAMERA_ID, token.as_ref());
 
     let mut all_ok = true;
     let mut shown = Vec::new();

@@ -13,6 +13,30 @@ pub enum SimError {
         /// What is wrong with it.
         why: String,
     },
+    /// A flag's value is not usable.
+    #[error("{flag}: {why}")]
+    Flag {
+        /// As typed.
+        flag: &'static str,
+        /// What is wrong, and what to do.
+        why: String,
+    },
+    /// The connection cannot be encrypted, or one side does not trust the other.
+    #[error("cannot connect to {addr}: {why}")]
+    Tls {
+        /// Host and port.
+        addr: String,
+        /// What is wrong, and what to do.
+        why: String,
+    },
+    /// The server does not know this client.
+    #[error("{addr} refuses this client: {why}; give it a valid token with --token-file")]
+    Unauthenticated {
+        /// Host and port.
+        addr: String,
+        /// The server's words.
+        why: String,
+    },
     /// Nobody answers there.
     #[error("cannot reach {addr}: {why}; is vedette-server running there?")]
     Unreachable {

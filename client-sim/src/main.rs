@@ -8,8 +8,8 @@ use client_sim::{
     detect,
     error::SimError,
     print,
-    report::{files, jobs, schema::Verdict, write_json},
-    run, say, source,
+    report::{files, jobs, schema::Verdict, selftest::SelfTestReport, write_json},
+    run, say, self_test, source,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -34,6 +34,7 @@ fn main() -> ExitCode {
     };
     exit(match *command {
         Command::Run(config, outputs) => run_fleet(&config, &outputs),
+        Command::SelfTest(config, json) => test_itself(&config, json.as_ref()),
         Command::Detect(config) => runtime(1).and_then(|runtime| {
             let fine = runtime.block_on(detect::detect(&config))?;
             Ok(if fine { EXIT_PASS } else { EXIT_FAIL })
@@ -71,6 +72,25 @@ fn run_fleet(config: &RunConfig, outputs: &Outputs) -> Result<u8, SimError> {
     files::write_all(&report, &outputs.files)?;
     printed?;
     Ok(if report.interrupted { EXIT_INTERRUPTED } else { exit_code(report.verdict) })
+}
+
+fn test_itself(config: &RunConfig, json: Option<&JsonTarget>) -> Result<u8, SimError> {
+    json.map_or(Ok(()), JsonTarget::check)?;
+    let report = runtime(config.threads)?.block_on(async {
+        let prepared = run::Prepared::without_server(config).await?;
+        self_test::play(config, &prepared).await
+    })?;
+    let report = SelfTestReport::of(&report);
+    let table = report.table();
+    let printed = if json == Some(&JsonTarget::Stdout) {
+        say(table.trim_end());
+        Ok(())
+    } else {
+        print(&table)
+    };
+    json.map_or(Ok(()), |target| write_json(&report, target))?;
+    printed?;
+    Ok(if report.holds { EXIT_PASS } else { EXIT_NO_VERDICT })
 }
 
 fn exit_code(verdict: Verdict) -> u8 {

@@ -23,6 +23,7 @@ use crate::{
     report::schema::RogueFigures,
     source::PictureSet,
     stream,
+    token::Token,
 };
 
 /// Time between two frames of clients that keep to a rate.
@@ -59,12 +60,17 @@ pub fn start(
     let mut rogues = Rogues { clients: JoinSet::new(), groups: Vec::new() };
     let begin = fleet.start + fleet.schedule.warmup();
     let end = begin + fleet.schedule.measured();
+    if config.scenario.rogues.is_empty() {
+        return Ok(rogues);
+    }
+    let endpoint = endpoint(&config.target)?;
     for rogue in &config.scenario.rogues {
         let counts = Arc::new(Counts::default());
         for _ in 0..rogue.clients {
             let client = Client {
                 behaviour: rogue.behaviour,
-                endpoint: endpoint(&config.target)?,
+                endpoint: endpoint.clone(),
+                token: fleet.token.clone(),
                 config: config.clone(),
                 number: rogues.clients.len() as u64,
                 pictures: fleet.loads[0].pictures.clone(),
@@ -98,6 +104,7 @@ impl Rogues {
 struct Client {
     behaviour: Behaviour,
     endpoint: Endpoint,
+    token: Option<Token>,
     config: RunConfig,
     number: u64,
     pictures: PictureSet,
@@ -125,7 +132,7 @@ impl Client {
         let Ok(channel) = connect(&self.endpoint, &self.config.target).await else { return };
         self.counts.streams.fetch_add(1, Relaxed);
         let name = format!("rogue-{}", self.number + 1);
-        let (sender, mut answers) = stream::open(channel, &name);
+        let (sender, mut answers) = stream::open(channel, &name, self.token.as_ref());
         let send = async {
             for k in 0.. {
                 if sender.send(self.frame(k)).await.is_err() {

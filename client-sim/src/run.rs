@@ -5,6 +5,7 @@ use std::{
     future::Future,
     io::ErrorKind,
     path::Path,
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -16,18 +17,23 @@ use vedette_proto::camera_ai::ServerInfo;
 use crate::{
     camera::{self, Fleet, Live, Load},
     clock,
-    config::{Connections, PictureSource, RunConfig, Scenario, Size},
+    config::{Connections, PictureSource, RunConfig, Scenario, SelfTest, Size},
     connect::{connect, connect_many, endpoint, server_info},
     error::SimError,
     meter::{Reading, Usage},
     pacer::Pacer,
     progress,
     record::{Bins, CameraRecord, CameraResult, StreamEnd},
-    report::{RunFacts, make, schema::Report},
+    report::{
+        RunFacts, make,
+        schema::{Report, SelfTestFigures},
+    },
     rogue, scene,
     schedule::Schedule,
+    self_test,
     source::{PictureSet, draw_pictures, read_folder},
     timeline::FleetTimeline,
+    token::Token,
     verdict::counted,
 };
 
@@ -48,6 +54,13 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// For a run against a server that needs no questions.
+    pub async fn without_server(config: &RunConfig) -> Result<Self, SimError> {
+        let mut pictures = HashMap::new();
+        make_pictures(config, &mut pictures).await?;
+        Ok(Self { server: None, pictures })
+    }
+
     /// The pictures of a source that was prepared.
     ///
     /// # Panics
@@ -71,6 +84,15 @@ pub async fn prepare(config: &RunConfig) -> Result<Prepared, SimError> {
     }
     let channel = connect(&endpoint(&config.target)?, &config.target).await?;
     let server = server_info(channel, &config.target).await?;
+    make_pictures(config, &mut pictures).await?;
+    Ok(Prepared { server, pictures })
+}
+
+/// Adds the pictures that are not there yet.
+async fn make_pictures(
+    config: &RunConfig,
+    pictures: &mut HashMap<PictureSource, PictureSet>,
+) -> Result<(), SimError> {
     for group in &config.scenario.groups {
         let made = match &group.pictures {
             source if pictures.contains_key(source) => continue,
@@ -85,7 +107,7 @@ pub async fn prepare(config: &RunConfig) -> Result<Prepared, SimError> {
         };
         pictures.insert(group.pictures.clone(), made);
     }
-    Ok(Prepared { server, pictures })
+    Ok(())
 }
 
 /// Runs the fleet. When `interrupt` ends first, the run stops early and reports what it has.
@@ -104,11 +126,13 @@ pub async fn play(
     live: Arc<Live>,
     interrupt: impl Future<Output = ()>,
 ) -> Result<Report, SimError> {
+    tokio::pin!(interrupt);
     let schedule = Arc::new(Schedule::of(&config.scenario));
     let channels = channels(config, schedule.cameras()).await?;
     let start = clock::now() + START_LEAD;
     let fleet = Arc::new(Fleet {
         schedule: schedule.clone(),
+        token: Token::of(&config.target)?,
         pacer: Pacer::start(schedule.clone(), start).map_err(SimError::Runtime)?,
         loads: loads(&config.scenario, prepared),
         start,
@@ -131,7 +155,7 @@ pub async fn play(
     let rogues = rogue::start(config, &fleet, &stopped)?;
     let progress = (!config.quiet).then(|| tokio::spawn(progress::show(fleet.clone())));
 
-    let collected = collect(&mut cameras, interrupt, &stop, &fleet).await;
+    let collected = collect(&mut cameras, interrupt.as_mut(), &stop, &fleet).await;
     if let Some(progress) = progress {
         progress.abort();
         // Waiting for the abort lets the bar clear itself before the table is printed.
@@ -147,7 +171,7 @@ pub async fn play(
         let timeline = fleet.timeline.lock().unwrap_or_else(PoisonError::into_inner);
         timeline.finish(results.iter().map(|camera| &*camera.bins))
     };
-    let facts = RunFacts {
+    let mut facts = RunFacts {
         config,
         loads: &fleet.loads,
         server: prepared.server.clone(),
@@ -159,7 +183,31 @@ pub async fn play(
         usage,
         self_test: None,
     };
+    let report = make(&facts);
+    let wanted = match config.self_test {
+        SelfTest::Always => true,
+        SelfTest::OnFail => report.failed_in_time(),
+        SelfTest::Never => false,
+    };
+    if !wanted || report.interrupted {
+        return Ok(report);
+    }
+    tokio::select! {
+        tested = self_test(config, prepared) => facts.self_test = tested,
+        () = interrupt => {}
+    }
     Ok(make(&facts))
+}
+
+/// Tries whether the simulator alone keeps up. That it could not be tried does not lose the run.
+async fn self_test(config: &RunConfig, prepared: &Prepared) -> Option<SelfTestFigures> {
+    if !config.quiet {
+        crate::say("checking whether the simulator itself was the bottleneck");
+    }
+    let tested = self_test::run(config, prepared).await;
+    tested
+        .map_err(|error| crate::say(&format!("the simulator could not test itself: {error}")))
+        .ok()
 }
 
 /// A connection for each camera, or those that all share.
@@ -189,7 +237,7 @@ struct Collected {
 /// processor time at the beginning and the end of the measured part.
 async fn collect(
     cameras: &mut JoinSet<(u32, (CameraRecord, StreamEnd))>,
-    interrupt: impl Future<Output = ()>,
+    mut interrupt: Pin<&mut impl Future<Output = ()>>,
     stop: &watch::Sender<bool>,
     fleet: &Fleet,
 ) -> Result<Collected, SimError> {
@@ -199,7 +247,7 @@ async fn collect(
     let mut last = None;
     let measured = clock::sleep_until(fleet.start + fleet.schedule.warmup());
     let over = clock::sleep_until(fleet.start + fleet.schedule.length());
-    tokio::pin!(interrupt, measured, over);
+    tokio::pin!(measured, over);
     let mut warming_up = true;
     loop {
         tokio::select! {

@@ -13,6 +13,7 @@ use vedette_proto::{
 use crate::{
     connect::{MAX_ANSWER_BYTES, code_name},
     record::StreamEnd,
+    token::Token,
 };
 
 /// Requests between a camera and its HTTP/2 connection. One, so that a frame counts as sent only
@@ -39,11 +40,18 @@ enum State {
 /// Starts a stream for the camera named `camera_id` on `channel`. Nothing is sent until the answers
 /// are polled.
 #[must_use]
-pub fn open(channel: Channel, camera_id: &str) -> (mpsc::Sender<DetectRequest>, Answers) {
+pub fn open(
+    channel: Channel,
+    camera_id: &str,
+    token: Option<&Token>,
+) -> (mpsc::Sender<DetectRequest>, Answers) {
     let (sender, receiver) = mpsc::channel(OUTBOUND_CAPACITY);
     let mut request = tonic::Request::new(ReceiverStream::new(receiver));
     if let Ok(value) = MetadataValue::try_from(camera_id) {
         request.metadata_mut().insert(CAMERA_ID_KEY, value);
+    }
+    if let Some(token) = token {
+        token.authorize(&mut request);
     }
     let opening = async move {
         ObjectDetectionClient::new(channel)

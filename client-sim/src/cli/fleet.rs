@@ -9,8 +9,8 @@ use super::values::{
 };
 use crate::{
     config::{
-        self, Connections, PictureSource, RAMP_CAMERAS, RAMP_EVERY, Reconnect, ServerAddr, Size,
-        Slo, Target,
+        self, Connections, Credentials, PictureSource, RAMP_CAMERAS, RAMP_EVERY, Reconnect,
+        Scenario, ServerAddr, Size, Slo, Target,
     },
     schedule::Phases,
 };
@@ -19,7 +19,7 @@ use crate::{
 pub(super) const MAX_CAMERAS: i64 = config::MAX_CAMERAS as i64;
 
 /// Most threads of the simulator's runtime.
-const MAX_THREADS: i64 = 256;
+pub(super) const MAX_THREADS: i64 = 256;
 
 /// How the cameras' start times lie to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -42,6 +42,30 @@ pub(super) struct ServerArgs {
     /// Keep trying to connect, and wait for the server's description, for this long, in seconds
     #[arg(long, default_value = "5", value_name = "SECONDS", value_parser = positive_seconds)]
     pub(super) connect_seconds: Duration,
+    #[command(flatten)]
+    credentials: CredentialArgs,
+}
+
+/// How to prove this client to the server and to check the server.
+#[derive(Debug, Args)]
+struct CredentialArgs {
+    /// Trust the certificate authorities in this PEM file, with an https:// address; without it,
+    /// those that the system trusts
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Name in the server's certificate, when it differs from the address
+    #[arg(long, value_name = "NAME")]
+    tls_domain: Option<String>,
+    /// Show the server this client certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the client certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Send the token in this file with every call, as `authorization: Bearer ...`; read again for
+    /// each new stream
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 /// What cameras send and when, for fleets of cameras that are all alike.
@@ -115,6 +139,22 @@ pub(super) struct SloArgs {
 }
 
 impl FleetArgs {
+    /// The flags' scenario for `cameras` cameras.
+    pub(super) fn scenario(
+        &self,
+        cameras: u32,
+        warmup: Duration,
+        measured: Duration,
+    ) -> Result<Scenario, String> {
+        let mut scenario = Scenario::uniform(cameras, self.fps, warmup, measured);
+        scenario.phases = self.phases()?;
+        for group in &mut scenario.groups {
+            (group.jitter, group.pictures) = (self.jitter()?, self.pictures());
+            group.budget_ms = self.budget_ms;
+        }
+        Ok(scenario)
+    }
+
     pub(super) fn phases(&self) -> Result<Phases, String> {
         let ramp_is_set = self.ramp_cameras.is_some() || self.ramp_every_ms.is_some();
         if self.phase != Phase::Ramp && ramp_is_set {
@@ -156,7 +196,15 @@ impl LinkArgs {
 
 impl From<ServerArgs> for Target {
     fn from(args: ServerArgs) -> Self {
-        Self { addr: args.addr, connect: args.connect_seconds }
+        let given = args.credentials;
+        let credentials = Credentials {
+            ca: given.tls_ca,
+            domain: given.tls_domain,
+            cert: given.tls_cert,
+            key: given.tls_key,
+            token_file: given.token_file,
+        };
+        Self { addr: args.addr, connect: args.connect_seconds, credentials }
     }
 }
 

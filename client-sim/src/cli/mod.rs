@@ -3,6 +3,7 @@
 mod files;
 mod fleet;
 mod run;
+mod selftest;
 mod values;
 
 use std::{path::PathBuf, time::Duration};
@@ -14,6 +15,7 @@ use self::{
     files::{CompareArgs, MergeArgs, ReportArgs},
     fleet::ServerArgs,
     run::RunArgs,
+    selftest::SelfTestArgs,
     values::positive_seconds,
 };
 use crate::config::{Command, DetectConfig, DrawConfig, Size};
@@ -40,6 +42,12 @@ enum Job {
     /// itself was the bottleneck, so that nothing is known about the server.
     /// Exit code: 0 pass, 1 fail, 2 invalid or could not run, 130 interrupted.
     Run(Box<RunArgs>),
+    /// Play a fleet against a server in this process that answers at once.
+    ///
+    /// What is slow then is the simulator itself: on this machine it cannot judge any server by a
+    /// stricter limit.
+    /// Exit code: 0 when it holds --slo-max-ms, 2 when not or when it could not run.
+    Selftest(Box<SelfTestArgs>),
     /// Send pictures and print what the server sees in them.
     ///
     /// Exit code: 0 when every picture was answered OK, 1 when one was not, 2 when a picture could
@@ -133,8 +141,9 @@ where
 /// clap's message and suggestion on one line, and where to read on.
 fn one_line(error: &clap::Error, job: Option<&str>) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "name a job: run, detect, draw, report, compare or merge; see client-sim --help"
-            .to_owned();
+        let jobs = Cli::command();
+        let jobs: Vec<&str> = jobs.get_subcommands().map(clap::Command::get_name).collect();
+        return format!("name a job: {}; see client-sim --help", jobs.join(", "));
     }
     let text = error.to_string();
     // The message proper ends at the first empty line; missing arguments are listed below it.
@@ -171,6 +180,10 @@ impl TryFrom<Job> for Command {
             Job::Run(args) => {
                 let (config, outputs) = (*args).try_into()?;
                 Self::Run(Box::new(config), outputs)
+            }
+            Job::Selftest(args) => {
+                let (config, json) = (*args).try_into()?;
+                Self::SelfTest(Box::new(config), json)
             }
             Job::Detect(args) => Self::Detect(DetectConfig {
                 target: args.server.into(),

@@ -90,23 +90,11 @@ impl RunArgs {
     fn scenario(&self) -> Result<Scenario, String> {
         let mut scenario = match &self.scenario {
             Some(path) => read_scenario(path)?,
-            None => self.uniform()?,
+            None => self.fleet.scenario(self.cameras, WARMUP, MEASURED)?,
         };
         scenario.measured = self.seconds.unwrap_or(scenario.measured);
         scenario.warmup = self.warmup.unwrap_or(scenario.warmup);
         scenario.seed = self.seed.unwrap_or(scenario.seed);
-        Ok(scenario)
-    }
-
-    /// Cameras that are all alike.
-    fn uniform(&self) -> Result<Scenario, String> {
-        let fleet = &self.fleet;
-        let mut scenario = Scenario::uniform(self.cameras, fleet.fps, WARMUP, MEASURED);
-        scenario.phases = fleet.phases()?;
-        for group in &mut scenario.groups {
-            (group.jitter, group.pictures) = (fleet.jitter()?, fleet.pictures());
-            group.budget_ms = fleet.budget_ms;
-        }
         Ok(scenario)
     }
 }

@@ -12,6 +12,13 @@ pub struct ServerAddr {
     tls: bool,
 }
 
+impl Default for ServerAddr {
+    /// This machine, at [`DEFAULT_PORT`].
+    fn default() -> Self {
+        Self { authority: format!("127.0.0.1:{DEFAULT_PORT}"), tls: false }
+    }
+}
+
 impl ServerAddr {
     /// The address as a URI.
     #[must_use]
@@ -23,6 +30,12 @@ impl ServerAddr {
     #[must_use]
     pub fn tls(&self) -> bool {
         self.tls
+    }
+
+    /// Host and port.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        &self.authority
     }
 
     /// The host alone, without brackets around an IPv6 address.

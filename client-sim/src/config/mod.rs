@@ -1,6 +1,7 @@
 //! What to do, checked: the command line's meaning, with units and limits.
 
 mod addr;
+mod credentials;
 mod files;
 mod scenario;
 mod scenario_file;
@@ -11,6 +12,7 @@ use crate::error::SimError;
 
 pub use self::{
     addr::{DEFAULT_PORT, ServerAddr},
+    credentials::Credentials,
     files::{CompareConfig, Entry, Files, MergeConfig, ReportConfig},
     scenario::{Behaviour, Burst, Group, PictureSource, Rogue, Scenario},
     scenario_file::{
@@ -29,6 +31,8 @@ pub const MIN_DRAWN_SIDE: u32 = 16;
 pub enum Command {
     /// Simulate a fleet and judge the answers.
     Run(Box<RunConfig>, Outputs),
+    /// Play a fleet against a server that answers at once.
+    SelfTest(Box<RunConfig>, Option<JsonTarget>),
     /// Show what the server sees in pictures.
     Detect(DetectConfig),
     /// Write the built-in pictures to a folder.
@@ -48,6 +52,8 @@ pub struct Target {
     pub addr: ServerAddr,
     /// How long it may take to accept a connection, and to describe itself.
     pub connect: Duration,
+    /// How to prove this client and to check the server.
+    pub credentials: Credentials,
 }
 
 /// How cameras share connections.

@@ -9,6 +9,7 @@ pub mod html;
 pub mod jobs;
 pub mod merge;
 pub mod schema;
+pub mod selftest;
 mod table;
 
 use std::{fs, time::Duration};
@@ -90,6 +91,7 @@ pub fn make(facts: &RunFacts<'_>) -> Report {
         started_unix_ms: facts.started_unix_ms,
         machine: machine::figures(),
         addr: config.target.addr.to_string(),
+        tls: config.target.addr.tls(),
         server: facts.server.clone().map(Into::into),
         scenario: scenario.name.clone(),
         seed: scenario.seed,

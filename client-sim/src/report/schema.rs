@@ -31,6 +31,8 @@ pub struct Report {
     pub machine: MachineFigures,
     /// Host and port of the server; with `https://` in front when encrypted.
     pub addr: String,
+    /// Whether the connections were encrypted.
+    pub tls: bool,
     /// What the server said about itself; `null` when it does not know the question.
     pub server: Option<ServerFigures>,
     /// Name of the scenario; `null` for a run without one.

@@ -15,24 +15,24 @@ use vedette_proto::camera_ai::Outcome;
 
 const OK: Act = Act::Answer(Outcome::Ok);
 
-fn client(args: &[&str]) -> Output {
+pub(crate) fn client(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_client-sim")).args(args).output().unwrap()
 }
 
-fn code(output: &Output) -> i32 {
+pub(crate) fn code(output: &Output) -> i32 {
     output.status.code().unwrap()
 }
 
-fn stdout(output: &Output) -> String {
+pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-fn stderr(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 /// A running fake server; it serves while the returned runtime lives.
-fn serving(server: &Fake) -> (Runtime, String) {
+pub(crate) fn serving(server: &Fake) -> (Runtime, String) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let addr = runtime.block_on(server.start());
     (runtime, addr.to_string())

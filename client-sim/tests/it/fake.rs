@@ -13,7 +13,11 @@ use tokio_stream::{
     Stream,
     wrappers::{ReceiverStream, TcpListenerStream},
 };
-use tonic::{Request, Response, Status, Streaming, metadata::MetadataValue, transport::Server};
+use tonic::{
+    Request, Response, Status, Streaming,
+    metadata::MetadataValue,
+    transport::{Server, ServerTlsConfig},
+};
 use vedette_proto::{
     ACCEPTED_FRAMES_KEY, CAMERA_ID_KEY,
     camera_ai::{
@@ -55,6 +59,12 @@ type Script = Arc<dyn Fn(&str, u64) -> Act + Send + Sync>;
 pub(crate) struct Fake {
     script: Script,
     knows_info: bool,
+    /// The token that it wants, if any.
+    wants: Option<&'static str>,
+    /// Whether it describes itself without one.
+    open_info: bool,
+    /// What calls and streams gave as authorization, in order.
+    pub(crate) tokens: Arc<Mutex<Vec<String>>>,
     /// Pictures received, by camera.
     pub(crate) seen: Arc<Mutex<HashMap<String, Vec<DetectRequest>>>>,
 }
@@ -69,6 +79,7 @@ impl ObjectDetection for Fake {
         &self,
         request: Request<Streaming<DetectRequest>>,
     ) -> Result<Response<Answers>, Status> {
+        self.admit(&request, false)?;
         let camera = request
             .metadata()
             .get(CAMERA_ID_KEY)
@@ -89,8 +100,9 @@ impl ObjectDetection for Fake {
 
     async fn get_server_info(
         &self,
-        _: Request<ServerInfoRequest>,
+        request: Request<ServerInfoRequest>,
     ) -> Result<Response<ServerInfo>, Status> {
+        self.admit(&request, self.open_info)?;
         if !self.knows_info {
             return Err(Status::unimplemented("an older server"));
         }
@@ -162,7 +174,14 @@ fn object() -> Object {
 
 /// A fake server that follows `script`.
 pub(crate) fn fake(script: impl Fn(&str, u64) -> Act + Send + Sync + 'static) -> Fake {
-    Fake { script: Arc::new(script), knows_info: true, seen: Arc::default() }
+    Fake {
+        script: Arc::new(script),
+        knows_info: true,
+        wants: None,
+        open_info: false,
+        tokens: Arc::default(),
+        seen: Arc::default(),
+    }
 }
 
 impl Fake {
@@ -172,13 +191,45 @@ impl Fake {
         self
     }
 
+    /// The same server, but every call and stream must bring this token.
+    pub(crate) fn wanting(mut self, token: &'static str) -> Self {
+        self.wants = Some(token);
+        self
+    }
+
+    /// The same server, but it describes itself without a token.
+    pub(crate) fn with_open_info(mut self) -> Self {
+        self.open_info = true;
+        self
+    }
+
+    fn admit<T>(&self, request: &Request<T>, open: bool) -> Result<(), Status> {
+        let given = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
+        let given = given.unwrap_or_default().to_owned();
+        let wanted = self.wants.map(|token| format!("Bearer {token}"));
+        self.tokens.lock().unwrap().push(given.clone());
+        if open || wanted.is_none_or(|wanted| given == wanted) {
+            return Ok(());
+        }
+        Err(Status::unauthenticated("a token, please"))
+    }
+
     /// Serves on a free port of the current runtime until that ends.
     pub(crate) async fn start(&self) -> SocketAddr {
+        self.start_on(Server::builder()).await
+    }
+
+    /// The same, encrypted.
+    pub(crate) async fn start_tls(&self, tls: ServerTlsConfig) -> SocketAddr {
+        self.start_on(Server::builder().tls_config(tls).unwrap()).await
+    }
+
+    async fn start_on(&self, mut server: Server) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let service = ObjectDetectionServer::new(self.clone());
         let incoming = TcpListenerStream::new(listener);
-        tokio::spawn(Server::builder().add_service(service).serve_with_incoming(incoming));
+        tokio::spawn(server.add_service(service).serve_with_incoming(incoming));
         addr
     }
 }

@@ -4,4 +4,11 @@
 
 mod cli;
 mod fake;
+mod files;
+mod merging;
+mod pages;
 mod run;
+mod samples;
+mod schema;
+mod self_test;
+mod tls;

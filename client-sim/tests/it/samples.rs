@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 
 use client_sim::{
     camera::Load,
-    config::{Connections, Group, Reconnect, RunConfig, Scenario, SelfTest, Slo, Target},
+    config::{
+        Connections, Credentials, Group, Reconnect, RunConfig, Scenario, SelfTest, Slo, Target,
+    },
     meter::Usage,
     random::{hash, unit},
     record::{Bins, CameraRecord, CameraResult, StreamEnd},
@@ -118,6 +120,7 @@ impl Story {
             target: Target {
                 addr: "10.20.0.7:50051".parse().unwrap(),
                 connect: Duration::from_secs(5),
+                credentials: Credentials::default(),
             },
             scenario,
             connections: Connections::PerCamera,
