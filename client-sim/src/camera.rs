@@ -240,11 +240,8 @@ impl<'a> Camera<'a> {
     fn pause(&mut self, end: &StreamEnd) -> Duration {
         self.record.stream_ended(end, self.offset(clock::now()), self.next);
         self.send_no_more();
-        let doubled = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(self.in_vain));
         self.in_vain += 1;
-        let place = random::hash(self.fleet.seed, u64::from(self.index), self.next);
-        let share = random::unit(random::hash(place, u64::from(self.in_vain), 2));
-        doubled.min(LONGEST_PAUSE).mul_f64(share)
+        pause(self.fleet.seed, self.index, self.next, self.in_vain)
     }
 
     fn lane(&self) -> &'a Lane {
@@ -308,6 +305,15 @@ impl<'a> Camera<'a> {
     }
 }
 
+/// The pause of camera `camera`, whose next frame would be `next`, before its attempt number
+/// `attempt` (from 1) since it was last answered.
+fn pause(seed: u64, camera: u32, next: u64, attempt: u32) -> Duration {
+    let doubled = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1)));
+    let place = random::hash(seed, u64::from(camera), next);
+    let share = random::unit(random::hash(place, u64::from(attempt), 2));
+    doubled.min(LONGEST_PAUSE).mul_f64(share)
+}
+
 /// A place for the next request; `None` when the connection takes no more. Pending without sender.
 async fn reserve(
     sender: Option<&mpsc::Sender<DetectRequest>>,
@@ -345,5 +351,35 @@ pub(crate) fn request(k: u64, image_data: Bytes) -> DetectRequest {
         image_data,
         format: PixelFormat::Encoded as i32,
         ..DetectRequest::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn cameras_that_lose_their_server_together_come_back_apart() {
+        let pauses: Vec<_> = (0..100).map(|camera| pause(1, camera, 5, 1)).collect();
+        assert_eq!(pauses.iter().collect::<HashSet<_>>().len(), 100);
+        // Over the whole of what is allowed, not in a corner of it.
+        let tenths: HashSet<_> =
+            pauses.iter().map(|pause| pause.as_millis() * 10 / FIRST_PAUSE.as_millis()).collect();
+        assert_eq!(tenths, (0..10).collect());
+        assert_eq!(pause(1, 7, 5, 1), pauses[7], "the seed decides");
+        assert_ne!(pause(2, 7, 5, 1), pauses[7]);
+    }
+
+    #[test]
+    fn pauses_grow_with_attempts_in_vain_up_to_the_longest() {
+        let longest = |attempt| (0..1000).map(|camera| pause(1, camera, 5, attempt)).max().unwrap();
+        for (attempt, most) in [(1, FIRST_PAUSE), (2, 2 * FIRST_PAUSE), (4, 8 * FIRST_PAUSE)] {
+            assert!(longest(attempt) <= most && longest(attempt) > most.mul_f64(0.9));
+        }
+        for attempt in [9, 33, u32::MAX] {
+            assert!(longest(attempt) <= LONGEST_PAUSE);
+            assert!(longest(attempt) > LONGEST_PAUSE.mul_f64(0.9));
+        }
     }
 }

@@ -77,6 +77,20 @@ pub enum SimError {
         /// Files looked at.
         files: usize,
     },
+    /// There is no ffmpeg to take a video apart.
+    #[error(
+        "ffmpeg is not installed: install it (Debian: apt-get install ffmpeg), or extract pictures \
+         to a folder and use --images"
+    )]
+    NoFfmpeg,
+    /// A video gives no pictures.
+    #[error("cannot take pictures from {}: {why}", path.display())]
+    Video {
+        /// The file.
+        path: PathBuf,
+        /// ffmpeg's words, or what is wrong with what it made.
+        why: String,
+    },
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::report::schema::MachineFigures;
 
 /// Looks at the machine.
@@ -24,6 +26,13 @@ pub fn figures() -> MachineFigures {
         memory_bytes: kibibytes.map_or(0, |kibibytes: u64| kibibytes * 1024),
         system: format!("{} {}", kernel("ostype"), kernel("osrelease")).trim().to_owned(),
     }
+}
+
+/// Lets this process open as many files as it may; a connection is one, and the usual 1024 are fewer
+/// than a fleet's. That it may not have more shows when it runs out of them.
+pub fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 #[cfg(test)]

@@ -7,6 +7,9 @@ use crate::clock;
 /// Name of the thread of the self-test's server, whose time is not the simulator's.
 pub const NULL_SERVER_THREAD: &str = "null-server";
 
+/// Name of the thread of clients that misbehave. Their time is the tool's, but no camera waits for it.
+pub const ROGUES_THREAD: &str = "rogues";
+
 /// Processor time at one instant.
 #[derive(Debug, Clone)]
 pub struct Reading {
@@ -26,7 +29,7 @@ struct Thread {
 pub struct Usage {
     /// Of the whole tool, per second: 1.0 = one core.
     pub cores: f64,
-    /// Of its busiest thread, 0.0 to 1.0; `None` where the operating system does not tell.
+    /// Of its busiest thread that serves cameras, 0.0 to 1.0; `None` where the operating system does not tell.
     pub busiest_thread: Option<f64>,
 }
 
@@ -41,18 +44,19 @@ impl Reading {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Usage {
         let wall = self.at.saturating_duration_since(earlier.at).as_secs_f64().max(1e-9);
-        let used = |(id, thread): (&u64, &Thread)| {
+        let used = self.threads.iter().map(|(id, thread)| {
             let before = earlier.threads.get(id).map_or(Duration::ZERO, |thread| thread.time);
-            (thread.name == NULL_SERVER_THREAD, thread.time.saturating_sub(before))
-        };
+            (thread.name.as_str(), thread.time.saturating_sub(before))
+        });
         let (not_ours, ours): (Vec<_>, Vec<_>) =
-            self.threads.iter().map(used).partition(|&(null, _)| null);
+            used.partition(|&(name, _)| name == NULL_SERVER_THREAD);
         let not_ours: Duration = not_ours.into_iter().map(|(_, time)| time).sum();
         let process = self.process.saturating_sub(earlier.process).saturating_sub(not_ours);
         Usage {
             cores: process.as_secs_f64() / wall,
             busiest_thread: ours
                 .into_iter()
+                .filter(|&(name, _)| name != ROGUES_THREAD)
                 .map(|(_, time)| time.as_secs_f64() / wall)
                 .reduce(f64::max),
         }

@@ -5,11 +5,16 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    thread,
+    time::Duration,
 };
 
 use bytes::Bytes;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    runtime::Builder,
+    sync::{oneshot, watch},
+    task::JoinSet,
+};
 use tonic::transport::Endpoint;
 use vedette_proto::camera_ai::{DetectRequest, Outcome};
 
@@ -19,11 +24,10 @@ use crate::{
     config::{Behaviour, Rogue, RunConfig},
     connect::{connect, endpoint},
     error::SimError,
+    meter::ROGUES_THREAD,
     random,
     report::schema::RogueFigures,
-    source::PictureSet,
     stream,
-    token::Token,
 };
 
 /// Time between two frames of clients that keep to a rate.
@@ -36,11 +40,15 @@ const GARBAGE_BYTES: u64 = 60_000;
 /// connections, which is another test.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The rogues of a run at work.
+/// The rogues of a run at work, on a thread of their own: a flood must not keep the cameras beside it
+/// from waking up in time, or it would look as if the server did.
 #[derive(Debug)]
 pub struct Rogues {
-    clients: JoinSet<()>,
     groups: Vec<(Rogue, Arc<Counts>)>,
+    /// Ends them when dropped; nothing is ever sent.
+    leave: oneshot::Sender<()>,
+    /// Its other end lives as long as the thread works.
+    left: oneshot::Receiver<()>,
 }
 
 #[derive(Debug, Default)]
@@ -52,43 +60,64 @@ struct Counts {
 }
 
 /// Starts the scenario's rogues. They leave when their time is over or when `stop` turns true.
+/// `None` when there are none.
 pub fn start(
     config: &RunConfig,
     fleet: &Arc<Fleet>,
     stop: &watch::Receiver<bool>,
-) -> Result<Rogues, SimError> {
-    let mut rogues = Rogues { clients: JoinSet::new(), groups: Vec::new() };
-    let begin = fleet.start + fleet.schedule.warmup();
-    let end = begin + fleet.schedule.measured();
+) -> Result<Option<Rogues>, SimError> {
     if config.scenario.rogues.is_empty() {
-        return Ok(rogues);
+        return Ok(None);
     }
     let endpoint = endpoint(&config.target)?;
+    let mut clients = Vec::new();
+    let mut groups = Vec::new();
     for rogue in &config.scenario.rogues {
         let counts = Arc::new(Counts::default());
         for _ in 0..rogue.clients {
-            let client = Client {
-                behaviour: rogue.behaviour,
+            clients.push(Client {
+                rogue: rogue.clone(),
                 endpoint: endpoint.clone(),
-                token: fleet.token.clone(),
                 config: config.clone(),
-                number: rogues.clients.len() as u64,
-                pictures: fleet.loads[0].pictures.clone(),
+                fleet: fleet.clone(),
+                number: clients.len() as u32,
                 counts: counts.clone(),
-            };
-            let from = begin + rogue.arrive;
-            let until = rogue.leave.map_or(end, |leave| begin + leave);
-            rogues.clients.spawn(client.run(from, until, stop.clone()));
+            });
         }
-        rogues.groups.push((rogue.clone(), counts));
+        groups.push((rogue.clone(), counts));
     }
-    Ok(rogues)
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(SimError::Runtime)?;
+    let (leave, told) = oneshot::channel();
+    let (working, left) = oneshot::channel();
+    let stop = stop.clone();
+    thread::Builder::new()
+        .name(ROGUES_THREAD.to_owned())
+        .spawn(move || {
+            runtime.block_on(misbehave(clients, stop, told));
+            drop::<oneshot::Sender<()>>(working);
+        })
+        .map_err(SimError::Runtime)?;
+    Ok(Some(Rogues { groups, leave, left }))
+}
+
+async fn misbehave(clients: Vec<Client>, stop: watch::Receiver<bool>, told: oneshot::Receiver<()>) {
+    let mut at_it = JoinSet::new();
+    for client in clients {
+        at_it.spawn(client.run(stop.clone()));
+    }
+    let all = async { while at_it.join_next().await.is_some() {} };
+    tokio::select! {
+        () = all => {}
+        _ = told => {}
+    }
 }
 
 impl Rogues {
     /// What they did; ends those that are still at it.
-    pub async fn figures(mut self) -> Vec<RogueFigures> {
-        self.clients.shutdown().await;
+    pub async fn figures(self) -> Vec<RogueFigures> {
+        drop(self.leave);
+        // The thread's end closes the channel, which is what is waited for.
+        let _ = self.left.await;
         let figures = |(rogue, counts): (Rogue, Arc<Counts>)| RogueFigures {
             behaviour: rogue.behaviour,
             clients: rogue.clients,
@@ -102,19 +131,21 @@ impl Rogues {
 }
 
 struct Client {
-    behaviour: Behaviour,
+    rogue: Rogue,
     endpoint: Endpoint,
-    token: Option<Token>,
     config: RunConfig,
-    number: u64,
-    pictures: PictureSet,
+    fleet: Arc<Fleet>,
+    number: u32,
     counts: Arc<Counts>,
 }
 
 impl Client {
-    async fn run(self, from: Instant, until: Instant, mut stop: watch::Receiver<bool>) {
-        clock::sleep_until(from).await;
+    async fn run(self, mut stop: watch::Receiver<bool>) {
+        let begin = self.fleet.start + self.fleet.schedule.warmup();
+        let end = begin + self.fleet.schedule.measured();
+        let until = self.rogue.leave.map_or(end, |leave| begin + leave);
         let misbehave = async {
+            clock::sleep_until(begin + self.rogue.arrive).await;
             loop {
                 self.one_stream().await;
                 tokio::time::sleep(PAUSE).await;
@@ -132,14 +163,14 @@ impl Client {
         let Ok(channel) = connect(&self.endpoint, &self.config.target).await else { return };
         self.counts.streams.fetch_add(1, Relaxed);
         let name = format!("rogue-{}", self.number + 1);
-        let (sender, mut answers) = stream::open(channel, &name, self.token.as_ref());
+        let (sender, mut answers) = stream::open(channel, &name, self.fleet.token.as_ref());
         let send = async {
             for k in 0.. {
                 if sender.send(self.frame(k)).await.is_err() {
                     return;
                 }
                 self.counts.sent.fetch_add(1, Relaxed);
-                match self.behaviour {
+                match self.rogue.behaviour {
                     Behaviour::Flood => {}
                     Behaviour::Flapping => return tokio::time::sleep(PAUSE).await,
                     Behaviour::NeverReads | Behaviour::Garbage => tokio::time::sleep(PERIOD).await,
@@ -151,7 +182,7 @@ impl Client {
                 self.counts.answered.fetch_add(1, Relaxed);
                 let ok = answer.outcome == Outcome::Ok as i32;
                 self.counts.ok.fetch_add(u64::from(ok), Relaxed);
-                if self.behaviour == Behaviour::NeverReads {
+                if self.rogue.behaviour == Behaviour::NeverReads {
                     // The stream has to be read from to be open at all.
                     std::future::pending::<()>().await;
                 }
@@ -164,9 +195,9 @@ impl Client {
     }
 
     fn frame(&self, k: u64) -> DetectRequest {
-        let picture = match self.behaviour {
+        let picture = match self.rogue.behaviour {
             Behaviour::Garbage => garbage(k),
-            _ => self.pictures.frame(self.number as u32, k),
+            _ => self.fleet.loads[0].pictures.frame(self.number, k),
         };
         request(k, picture)
     }

@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     future::Future,
-    io::ErrorKind,
     path::Path,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -20,6 +19,7 @@ use crate::{
     config::{Connections, PictureSource, RunConfig, Scenario, SelfTest, Size},
     connect::{connect, connect_many, endpoint, server_info},
     error::SimError,
+    machine,
     meter::{Reading, Usage},
     pacer::Pacer,
     progress,
@@ -31,7 +31,7 @@ use crate::{
     rogue, scene,
     schedule::Schedule,
     self_test,
-    source::{PictureSet, draw_pictures, read_folder},
+    source::{PictureSet, check_video, draw_pictures, read_folder, read_video},
     timeline::FleetTimeline,
     token::Token,
     verdict::counted,
@@ -78,8 +78,12 @@ impl Prepared {
 pub async fn prepare(config: &RunConfig) -> Result<Prepared, SimError> {
     let mut pictures = HashMap::new();
     for group in &config.scenario.groups {
-        if let PictureSource::Folder(dir) = &group.pictures {
-            pictures.insert(group.pictures.clone(), folder_pictures(dir)?);
+        match &group.pictures {
+            PictureSource::Folder(dir) => {
+                pictures.insert(group.pictures.clone(), folder_pictures(dir)?);
+            }
+            PictureSource::Video { path, .. } => check_video(path)?,
+            PictureSource::Drawn(_) => {}
         }
     }
     let channel = connect(&endpoint(&config.target)?, &config.target).await?;
@@ -98,11 +102,11 @@ async fn make_pictures(
             source if pictures.contains_key(source) => continue,
             PictureSource::Drawn(size) => drawn_pictures(*size, config.quiet).await?,
             PictureSource::Folder(dir) => folder_pictures(dir)?,
-            PictureSource::Video { path, .. } => {
-                return Err(SimError::Read {
-                    path: path.clone(),
-                    source: ErrorKind::Unsupported.into(),
-                });
+            PictureSource::Video { path, size } => {
+                // Of groups with the same video, the one with the most frames decides.
+                let same = config.scenario.groups.iter().filter(|g| g.pictures == group.pictures);
+                let fps = same.map(|group| group.fps).fold(group.fps, f64::max);
+                read_video(path.clone(), *size, fps).await?
             }
         };
         pictures.insert(group.pictures.clone(), made);
@@ -179,7 +183,10 @@ pub async fn play(
         interrupted_after,
         cameras: results,
         timeline,
-        rogues: rogues.figures().await,
+        rogues: match rogues {
+            Some(rogues) => rogues.figures().await,
+            None => Vec::new(),
+        },
         usage,
         self_test: None,
     };
@@ -216,6 +223,7 @@ async fn channels(config: &RunConfig, cameras: u32) -> Result<Vec<Channel>, SimE
         Connections::PerCamera => cameras,
         Connections::Shared(count) => count.min(cameras),
     };
+    machine::allow_open_files();
     connect_many(&endpoint(&config.target)?, &config.target, count).await
 }
 

@@ -266,7 +266,7 @@ pub struct SimulatorFigures {
     pub threads: usize,
     /// Processor time of the whole tool per second of the run: 1.0 = one core.
     pub cpu_cores: f64,
-    /// The same of its busiest thread, 0.0 to 1.0; `null` where it cannot be known.
+    /// The same of its busiest thread that serves cameras, 0.0 to 1.0; `null` where it cannot be known.
     pub busiest_thread_share: Option<f64>,
     /// How late cameras woke up for measured frames: the tool's own part of the send lateness.
     pub wake_lateness_ms: LatenessFigures,

@@ -2,7 +2,9 @@
 
 mod drawn;
 mod folder;
+mod jpegs;
 mod sniff;
+mod video;
 
 use bytes::Bytes;
 
@@ -10,6 +12,7 @@ pub use self::{
     drawn::{JPEG_QUALITY, draw_pictures, write_drawn},
     folder::{Folder, read_folder},
     sniff::{PictureKind, sniff},
+    video::{check_video, read_video},
 };
 
 /// One picture file, ready to be sent.

@@ -4,13 +4,16 @@ use std::{
     collections::HashMap,
     net::SocketAddr,
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
 use tokio::{net::TcpListener, sync::mpsc};
 use tokio_stream::{
-    Stream,
+    Stream, StreamExt as _,
     wrappers::{ReceiverStream, TcpListenerStream},
 };
 use tonic::{
@@ -67,6 +70,10 @@ pub(crate) struct Fake {
     pub(crate) tokens: Arc<Mutex<Vec<String>>>,
     /// Pictures received, by camera.
     pub(crate) seen: Arc<Mutex<HashMap<String, Vec<DetectRequest>>>>,
+    /// Connections accepted.
+    pub(crate) accepted: Arc<AtomicUsize>,
+    /// The client's end of the connection of each stream, by camera.
+    pub(crate) peers: Arc<Mutex<HashMap<String, Vec<SocketAddr>>>>,
 }
 
 type Answers = Pin<Box<dyn Stream<Item = Result<DetectResponse, Status>> + Send>>;
@@ -86,6 +93,8 @@ impl ObjectDetection for Fake {
             .and_then(|id| id.to_str().ok())
             .unwrap_or("unnamed")
             .to_owned();
+        let peer = request.remote_addr().unwrap();
+        self.peers.lock().unwrap().entry(camera.clone()).or_default().push(peer);
         let (replies, answers) = mpsc::channel(REPLIES);
         tokio::spawn(serve(self.clone(), camera, request.into_inner(), replies));
         Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
@@ -181,6 +190,8 @@ pub(crate) fn fake(script: impl Fn(&str, u64) -> Act + Send + Sync + 'static) ->
         open_info: false,
         tokens: Arc::default(),
         seen: Arc::default(),
+        accepted: Arc::default(),
+        peers: Arc::default(),
     }
 }
 
@@ -224,11 +235,24 @@ impl Fake {
         self.start_on(Server::builder().tls_config(tls).unwrap()).await
     }
 
-    async fn start_on(&self, mut server: Server) -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    /// Serves on `addr`, which a server before it had.
+    pub(crate) async fn start_again(&self, addr: SocketAddr) {
+        self.listen(Server::builder(), addr).await;
+    }
+
+    async fn start_on(&self, server: Server) -> SocketAddr {
+        self.listen(server, "127.0.0.1:0".parse().unwrap()).await
+    }
+
+    async fn listen(&self, mut server: Server, addr: SocketAddr) -> SocketAddr {
+        let listener = TcpListener::bind(addr).await.unwrap();
         let addr = listener.local_addr().unwrap();
         let service = ObjectDetectionServer::new(self.clone());
-        let incoming = TcpListenerStream::new(listener);
+        let accepted = self.accepted.clone();
+        let incoming = TcpListenerStream::new(listener).map(move |connection| {
+            accepted.fetch_add(1, Relaxed);
+            connection
+        });
         tokio::spawn(server.add_service(service).serve_with_incoming(incoming));
         addr
     }

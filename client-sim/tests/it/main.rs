@@ -3,12 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod cli;
+mod connections;
 mod fake;
 mod files;
 mod merging;
 mod pages;
+mod reconnect;
+mod rogue;
 mod run;
 mod samples;
 mod schema;
 mod self_test;
 mod tls;
+mod video;
