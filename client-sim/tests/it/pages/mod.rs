@@ -289,3 +289,16 @@ fn a_page_turns_back_into_its_report() {
     }
     assert_eq!(data_of("<html></html>"), None);
 }
+
+#[test]
+fn reports_whose_books_do_not_add_up_are_refused() {
+    let changed = |change: fn(&mut Report)| {
+        let mut report = samples::Story::new(1, 2).report();
+        change(&mut report);
+        parse(&serde_json::to_string(&report).unwrap()).unwrap_err()
+    };
+    let why = changed(|report| report.timeline.ok.push(3));
+    assert!(why.contains("not equally long"), "{why}");
+    let why = changed(|report| report.per_camera[0].excused.lost = 1);
+    assert_eq!(why, "sim-0001 excuses more frames than it missed");
+}
