@@ -6,7 +6,7 @@ PYTHON ?= python3
 export PATH := $(PATH):$(CURDIR)/models/cache/bin
 
 .NOTPARALLEL:
-.PHONY: help setup setup-test demo test fmt lint unit accuracy bench bench-build bench-peers picture clean
+.PHONY: help setup setup-test demo test fmt lint unit accuracy bench bench-build bench-peers picture check-pages clean
 
 # In the order of the results page; BENCH_ARGS="--trials 5" goes to each.
 BENCHES := ceiling stages boxes server neighbour overload idle rtt
@@ -32,7 +32,8 @@ fmt: ## Check formatting
 lint: ## Clippy with warnings as errors, shell and Python syntax
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	bash -n deploy/demo.sh .ci/run
-	$(PYTHON) -m compileall -q models/*.py benches/accuracy benches/peers server/tests/reference
+	$(PYTHON) -m compileall -q models/*.py benches/accuracy benches/peers server/tests/reference \
+	    client-sim/tests/browser
 
 unit: ## All tests (set up first)
 	$(PYTHON) -m unittest discover -s models
@@ -61,6 +62,11 @@ bench-peers: ## Vedette beside servers in Python and C++ (48 minutes); BENCH_ARG
 
 bench-build: setup
 	cargo build --release --locked --workspace
+
+check-pages: ## client-sim's pages in a browser (needs Chromium); pictures in target/pages
+	cargo build --locked -p client-sim --bin client-sim --example sample_reports
+	rm -rf target/pages && ./target/debug/examples/sample_reports target/pages
+	$(PYTHON) client-sim/tests/browser/check.py target/debug/client-sim target/pages
 
 picture: setup ## Make the README's picture again
 	@./deploy/demo.sh --picture docs/detections.jpg

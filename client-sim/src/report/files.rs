@@ -14,7 +14,7 @@ use super::{
     html::{self, Document},
     schema::{KIND_RUN, Report, SCHEMA_VERSION},
 };
-use crate::{config::Files, error::SimError};
+use crate::{config::Files, error::SimError, stats::Tally};
 
 /// Largest report read, in bytes. One of 20 000 cameras has some 20 MB.
 const MAX_BYTES: u64 = 512 << 20;
@@ -72,7 +72,11 @@ pub fn parse(text: &str) -> Result<Loaded, String> {
         ));
     }
     match head.kind.as_str() {
-        KIND_RUN => whole(json).map(|report| Loaded::Run(Box::new(report))),
+        KIND_RUN => {
+            let report: Report = whole(json)?;
+            consistent(&report)?;
+            Ok(Loaded::Run(Box::new(report)))
+        }
         KIND_CAPACITY => whole(json).map(|report| Loaded::Capacity(Box::new(report))),
         KIND_COMPARISON => whole(json).map(|report| Loaded::Comparison(Box::new(report))),
         other => Err(format!("a report of the unknown kind {other:?}")),
@@ -89,6 +93,37 @@ struct Head {
 
 fn whole<T: DeserializeOwned>(json: &str) -> Result<T, String> {
     serde_json::from_str(json).map_err(|error| format!("not a whole report: {error}"))
+}
+
+/// What every run's books hold, and what is done with reports relies on.
+fn consistent(report: &Report) -> Result<(), String> {
+    let timeline = &report.timeline;
+    let bins = timeline.ok.len();
+    let lists = [
+        timeline.not_ok.len(),
+        timeline.unanswered.len(),
+        timeline.p50_ms.len(),
+        timeline.p99_ms.len(),
+        timeline.max_ms.len(),
+        timeline.stages_mean_us.len(),
+    ];
+    if lists.iter().any(|length| *length != bins) {
+        return Err("not a whole report: the lists of its timeline are not equally long".to_owned());
+    }
+    let counts = |tally: &Tally| {
+        let outcomes = tally.outcomes().into_iter().map(|(_, count)| count);
+        let others = [tally.sent, tally.answered, tally.lost, tally.unaccepted, tally.not_sent];
+        outcomes.chain(others).collect::<Vec<u64>>()
+    };
+    let more =
+        |part: &Tally, all: &Tally| counts(part).iter().zip(counts(all)).any(|(a, b)| *a > b);
+    let wrong = report.per_camera.iter().find(|camera| {
+        more(&camera.excused, &camera.tally) || more(&camera.warmup_excused, &camera.warmup)
+    });
+    match wrong {
+        Some(camera) => Err(format!("{} excuses more frames than it missed", camera.camera_id)),
+        None => Ok(()),
+    }
 }
 
 /// Writes a document as a page.

@@ -2,13 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+mod capacity;
 mod cli;
 mod connections;
 mod fake;
+mod files;
+mod merging;
+mod pages;
 mod ping;
 mod reconnect;
 mod rogue;
 mod run;
+mod samples;
+mod schema;
 mod self_test;
 mod tls;
 mod video;

@@ -24,6 +24,9 @@ const LEVELS: [f64; 5] = [0.25, 0.5, 0.75, 1.0, 2.0];
 const LEVEL_NAMES: [&str; 6] =
     ["up to 25 % of the limit", "50 %", "75 %", "100 %", "over the limit", "over twice the limit"];
 
+/// Least radius of a mark with a halo, in pixels.
+const HALO_RADIUS: f64 = 3.0;
+
 /// Longest name shown beside a row, in characters.
 const NAME_CHARS: usize = 12;
 
@@ -199,11 +202,13 @@ impl Cells<'_> {
         if path.is_empty() {
             path
         } else {
-            // A halo first: the mark must stand out on light and dark cells alike.
-            format!(
-                "<path class=\"mark halo\" d=\"{path}\"/><path class=\"mark heat-miss\" \
-                 d=\"{path}\"/>"
-            )
+            // A halo first, where there is room: the mark must stand out on dark cells too.
+            let halo = if radius < HALO_RADIUS {
+                String::new()
+            } else {
+                format!("<path class=\"mark halo\" d=\"{path}\"/>")
+            };
+            format!("{halo}<path class=\"mark heat-miss\" d=\"{path}\"/>")
         }
     }
 }

@@ -209,6 +209,7 @@ pub(super) fn arrival(phases: &str, ramp_cameras: Option<u32>, ramp_ms: Option<f
         "aligned" => {
             "all cameras at the same instant of every period, the hardest arrival there is"
         }
+        "mixed" => "merged parts whose fleets started in different ways",
         "ramp" => "group after group, as a fleet does that is switched on",
         _ => "an arrival that this version does not know",
     };

@@ -87,6 +87,9 @@ fn head(report: &Report) -> String {
         chips.push(chip("", &text));
     }
     chips.extend(report.scenario.iter().map(|name| chip("", &format!("scenario: {name}"))));
+    if report.tls {
+        chips.push(chip("", "TLS"));
+    }
     if report.interrupted {
         chips.push(chip("invalid", "interrupted"));
     }

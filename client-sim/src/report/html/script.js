@@ -29,7 +29,9 @@
 
   const xText = (svg, x) => {
     const bin = Number(svg.dataset.bin);
-    const round = (v) => String(Number(v.toFixed(6)));
+    // Percentiles are read out as finely as they are rare.
+    const digits = svg.dataset.xScale === "nines" ? (x < 99 ? 1 : x < 99.9 ? 2 : 4) : 6;
+    const round = (v) => String(Number(v.toFixed(digits)));
     const text = bin ? round(x - bin / 2) + "\u2013" + round(x + bin / 2) : round(x);
     return svg.dataset.xText.replace("{}", text);
   };
