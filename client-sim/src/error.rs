@@ -121,6 +121,22 @@ pub enum SimError {
         /// Why.
         source: io::Error,
     },
+    /// A file can be read but not used.
+    #[error("{}: {why}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// No price is known for the instance.
+    #[error("--instance {name}: not in the list; it has {known}")]
+    Instance {
+        /// As given.
+        name: String,
+        /// The names in the list.
+        known: String,
+    },
     /// A picture cannot be encoded or decoded here.
     #[error("{what}: {source}")]
     Picture {

@@ -7,6 +7,7 @@
 
 pub mod boxes;
 pub mod camera;
+pub mod capacity;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use client_sim::{
+    capacity::{self, Answer, Stopped, instances},
     cli::{self, Parsed},
-    config::{Command, JsonTarget, Outputs, RunConfig},
+    config::{CapacityConfig, Command, JsonTarget, Outputs, RunConfig},
     detect,
     error::SimError,
     print,
@@ -34,6 +35,8 @@ fn main() -> ExitCode {
     };
     exit(match *command {
         Command::Run(config, outputs) => run_fleet(&config, &outputs),
+        Command::Capacity(config) => find_capacity(&config),
+        Command::PrintInstances => print(instances::SHIPPED).map(|()| EXIT_PASS),
         Command::SelfTest(config, json) => test_itself(&config, json.as_ref()),
         Command::Detect(config) => runtime(1).and_then(|runtime| {
             let fine = runtime.block_on(detect::detect(&config))?;
@@ -58,20 +61,23 @@ fn exit(done: Result<u8, SimError>) -> ExitCode {
 fn run_fleet(config: &RunConfig, outputs: &Outputs) -> Result<u8, SimError> {
     outputs.check()?;
     let report = runtime(config.threads)?.block_on(run::run(config, interrupted()))?;
-    let table = report.table(outputs.per_camera);
-    let printed = if outputs.json == Some(JsonTarget::Stdout) {
-        say(table.trim_end());
-        Ok(())
-    } else {
-        print(&table)
-    };
-    // One of them not being writable does not lose the figures with the others.
+    let printed = print_table(&report.table(outputs.per_camera), outputs.json.as_ref());
     if let Some(target) = &outputs.json {
         write_json(&report, target)?;
     }
     files::write_all(&report, &outputs.files)?;
     printed?;
     Ok(if report.interrupted { EXIT_INTERRUPTED } else { exit_code(report.verdict) })
+}
+
+/// Prints a table, beside a report that goes to standard output as JSON on standard error. Callers
+/// write their files before they return the error: the figures are not lost with the terminal.
+fn print_table(table: &str, json: Option<&JsonTarget>) -> Result<(), SimError> {
+    if json != Some(&JsonTarget::Stdout) {
+        return print(table);
+    }
+    say(table.trim_end());
+    Ok(())
 }
 
 fn test_itself(config: &RunConfig, json: Option<&JsonTarget>) -> Result<u8, SimError> {
@@ -81,16 +87,34 @@ fn test_itself(config: &RunConfig, json: Option<&JsonTarget>) -> Result<u8, SimE
         self_test::play(config, &prepared).await
     })?;
     let report = SelfTestReport::of(&report);
-    let table = report.table();
-    let printed = if json == Some(&JsonTarget::Stdout) {
-        say(table.trim_end());
-        Ok(())
-    } else {
-        print(&table)
-    };
+    let printed = print_table(&report.table(), json);
     json.map_or(Ok(()), |target| write_json(&report, target))?;
     printed?;
     Ok(if report.holds { EXIT_PASS } else { EXIT_NO_VERDICT })
+}
+
+fn find_capacity(config: &CapacityConfig) -> Result<u8, SimError> {
+    config.check()?;
+    let runtime = runtime(config.run.threads)?;
+    let findings = runtime.block_on(capacity::find(config, interrupted()))?;
+    let printed = print_table(&findings.table(), config.json.as_ref());
+    if let Some(target) = &config.json {
+        findings.write_json(target)?;
+    }
+    if let Some(path) = &config.html {
+        findings.write_html(path)?;
+    }
+    printed?;
+    findings.close()?;
+    if let Some(Stopped::Failed(error)) = &findings.stopped {
+        say(&format!("client-sim: {error}"));
+    }
+    Ok(match findings.answer(config.expect) {
+        Answer::Held => EXIT_PASS,
+        Answer::NotHeld => EXIT_FAIL,
+        Answer::Unknown => EXIT_NO_VERDICT,
+        Answer::Interrupted => EXIT_INTERRUPTED,
+    })
 }
 
 fn exit_code(verdict: Verdict) -> u8 {

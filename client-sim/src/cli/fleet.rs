@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 
 use super::values::{
     connections, fps, millis, percentile_limit, positive_millis, positive_seconds, ratio,
@@ -23,7 +23,7 @@ pub(super) const MAX_THREADS: i64 = 256;
 
 /// How the cameras' start times lie to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Phase {
+pub(super) enum Phase {
     /// Spread evenly over a period
     Even,
     /// Anywhere in a period, decided by the seed
@@ -156,11 +156,32 @@ impl FleetArgs {
     }
 
     pub(super) fn phases(&self) -> Result<Phases, String> {
-        let ramp_is_set = self.ramp_cameras.is_some() || self.ramp_every_ms.is_some();
-        if self.phase != Phase::Ramp && ramp_is_set {
+        if self.phase != Phase::Ramp && self.ramp_is_set() {
             return Err("--ramp-cameras and --ramp-every-ms need --phase ramp".to_owned());
         }
-        Ok(match self.phase {
+        Ok(self.phases_of(self.phase))
+    }
+
+    /// Several kinds of phases, each once, with the same ramp.
+    pub(super) fn sweep(&self, kinds: &[Phase]) -> Result<Vec<Phases>, String> {
+        if !kinds.contains(&Phase::Ramp) && self.ramp_is_set() {
+            return Err("--ramp-cameras and --ramp-every-ms need --phases with ramp".to_owned());
+        }
+        let again = kinds.iter().enumerate().find(|(at, kind)| kinds[..*at].contains(kind));
+        if let Some((_, kind)) = again {
+            let name =
+                kind.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned());
+            return Err(format!("--phases: {name} is there twice"));
+        }
+        Ok(kinds.iter().map(|kind| self.phases_of(*kind)).collect())
+    }
+
+    fn ramp_is_set(&self) -> bool {
+        self.ramp_cameras.is_some() || self.ramp_every_ms.is_some()
+    }
+
+    fn phases_of(&self, kind: Phase) -> Phases {
+        match kind {
             Phase::Even => Phases::Even,
             Phase::Random => Phases::Random,
             Phase::Aligned => Phases::Aligned,
@@ -168,7 +189,7 @@ impl FleetArgs {
                 cameras: self.ramp_cameras.unwrap_or(RAMP_CAMERAS),
                 every: self.ramp_every_ms.unwrap_or(RAMP_EVERY),
             },
-        })
+        }
     }
 
     pub(super) fn jitter(&self) -> Result<Duration, String> {

@@ -1,5 +1,6 @@
 //! The command line: flags, their help, and one helpful line for each mistake.
 
+mod capacity;
 mod files;
 mod fleet;
 mod run;
@@ -12,6 +13,7 @@ use clap::CommandFactory as _;
 use clap::{Args, Parser, Subcommand, error::ContextKind, error::ContextValue, error::ErrorKind};
 
 use self::{
+    capacity::CapacityArgs,
     files::{CompareArgs, MergeArgs, ReportArgs},
     fleet::ServerArgs,
     run::RunArgs,
@@ -42,6 +44,14 @@ enum Job {
     /// itself was the bottleneck, so that nothing is known about the server.
     /// Exit code: 0 pass, 1 fail, 2 invalid or could not run, 130 interrupted.
     Run(Box<RunArgs>),
+    /// Find the largest number of cameras that the server holds within the limits.
+    ///
+    /// Doubles the number of cameras until the limits are not held, halves the gap, and confirms the
+    /// result and that one camera more is too many with fresh runs. Every number of cameras is tried
+    /// up to --repeats times and the majority decides; runs that cannot pass any more are cut short.
+    /// Exit code: 0 found, 1 not one camera is held or fewer than --expect, 2 could not run or
+    /// nothing is known about the server, 130 interrupted.
+    Capacity(Box<CapacityArgs>),
     /// Play a fleet against a server in this process that answers at once.
     ///
     /// What is slow then is the simulator itself: on this machine it cannot judge any server by a
@@ -141,8 +151,8 @@ where
 /// clap's message and suggestion on one line, and where to read on.
 fn one_line(error: &clap::Error, job: Option<&str>) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        let jobs = Cli::command();
-        let jobs: Vec<&str> = jobs.get_subcommands().map(clap::Command::get_name).collect();
+        let command = Cli::command();
+        let jobs: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
         return format!("name a job: {}; see client-sim --help", jobs.join(", "));
     }
     let text = error.to_string();
@@ -181,6 +191,7 @@ impl TryFrom<Job> for Command {
                 let (config, outputs) = (*args).try_into()?;
                 Self::Run(Box::new(config), outputs)
             }
+            Job::Capacity(args) => (*args).try_into()?,
             Job::Selftest(args) => {
                 let (config, json) = (*args).try_into()?;
                 Self::SelfTest(Box::new(config), json)

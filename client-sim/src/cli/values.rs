@@ -76,3 +76,48 @@ pub(super) fn connections(text: &str) -> Result<Connections, String> {
     let wrong = || format!("write per-camera or a number from 1 to {MAX_CONNECTIONS}");
     number.map(Connections::Shared).ok_or_else(wrong)
 }
+
+pub(super) fn positive_minutes(text: &str) -> Result<Duration, String> {
+    number(text).and_then(|minutes| {
+        if minutes > 0.0 && minutes * 60.0 <= MAX_SECONDS {
+            Ok(Duration::from_secs_f64(minutes * 60.0))
+        } else {
+            Err(format!("must be more than 0 minutes and at most {}", MAX_SECONDS / 60.0))
+        }
+    })
+}
+
+/// Highest price of an hour, far above any machine's in any currency.
+const MAX_PRICE: f64 = 1e9;
+
+pub(super) fn price(text: &str) -> Result<f64, String> {
+    number(text).and_then(|price| {
+        if price > 0.0 && price <= MAX_PRICE {
+            Ok(price)
+        } else {
+            Err(format!("must be above 0 and at most {MAX_PRICE}"))
+        }
+    })
+}
+
+/// A currency as tables show it: a few letters or a sign.
+pub(super) fn currency(text: &str) -> Result<String, String> {
+    let fine = |c: char| !c.is_whitespace() && !c.is_control();
+    if (1..=8).contains(&text.chars().count()) && text.chars().all(fine) {
+        Ok(text.to_owned())
+    } else {
+        Err("write 1 to 8 characters, such as USD".to_owned())
+    }
+}
+
+/// Where a server shows its metrics; a page's address is taken too.
+pub(super) fn admin(text: &str) -> Result<String, String> {
+    let bare = text.strip_prefix("http://").unwrap_or(text);
+    let bare = bare.strip_suffix("/metrics").unwrap_or(bare).trim_end_matches('/');
+    let authority = bare.parse::<hyper::http::uri::Authority>().ok();
+    let fine = authority
+        .filter(|it| it.port_u16().is_some_and(|port| port > 0))
+        .filter(|it| !it.host().is_empty() && !it.as_str().contains('@'));
+    fine.map(|it| it.to_string())
+        .ok_or_else(|| "write HOST:PORT, such as 127.0.0.1:9464".to_owned())
+}

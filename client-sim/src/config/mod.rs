@@ -1,6 +1,7 @@
 //! What to do, checked: the command line's meaning, with units and limits.
 
 mod addr;
+mod capacity;
 mod credentials;
 mod files;
 mod scenario;
@@ -12,6 +13,7 @@ use crate::error::SimError;
 
 pub use self::{
     addr::{DEFAULT_PORT, ServerAddr},
+    capacity::{CapacityConfig, Pricing},
     credentials::Credentials,
     files::{CompareConfig, Entry, Files, MergeConfig, ReportConfig},
     scenario::{Behaviour, Burst, Group, PictureSource, Rogue, Scenario},
@@ -31,6 +33,10 @@ pub const MIN_DRAWN_SIDE: u32 = 16;
 pub enum Command {
     /// Simulate a fleet and judge the answers.
     Run(Box<RunConfig>, Outputs),
+    /// Find the largest fleet that a server holds.
+    Capacity(Box<CapacityConfig>),
+    /// Print the list of instances that comes with this tool.
+    PrintInstances,
     /// Play a fleet against a server that answers at once.
     SelfTest(Box<RunConfig>, Option<JsonTarget>),
     /// Show what the server sees in pictures.

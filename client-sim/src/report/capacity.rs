@@ -122,6 +122,10 @@ pub struct StepRun {
     pub server_cpu_cores: Option<f64>,
     /// Share of the time in which the server's workers were busy, 0.0 to 1.0, from its metrics.
     pub server_busy: Option<f64>,
+    /// Processor time that everything else took from the machine that server and simulator share, per
+    /// second; what other machines of the same host took is in it. `null` where that cannot be known.
+    #[serde(default)]
+    pub others_cpu_cores: Option<f64>,
     /// Processor time of this tool per second.
     pub simulator_cpu_cores: f64,
     /// Pictures sent, in megabits per second.
@@ -164,4 +168,27 @@ pub struct FleetCost {
     pub month: f64,
     /// Price of one camera and month with that headroom; `null` for a single instance.
     pub per_camera_month_n_plus_1: Option<f64>,
+}
+
+impl StepRun {
+    /// A run of which nothing but its verdict is known.
+    #[must_use]
+    pub fn of(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            reasons: Vec::new(),
+            sent: 0,
+            ok: 0,
+            p50_ms: None,
+            p99_ms: None,
+            max_ms: None,
+            cut_short: false,
+            server_cpu_cores: None,
+            server_busy: None,
+            others_cpu_cores: None,
+            simulator_cpu_cores: 0.0,
+            sent_mbit_per_s: 0.0,
+            wake_lateness_p99_ms: None,
+        }
+    }
 }
