@@ -2,8 +2,8 @@
 //! value, and stores its result as JSON, from which the results page is written.
 //!
 //! [`capacity`] measures L, what the machine can do in this process at this moment; [`ours`] and
-//! [`obvious`] are the pipelines compared. [`child`] runs the server, [`load`] its clients, [`proxy`] a
-//! long line between them. [`report`] and [`table`] are what comes out.
+//! [`obvious`] are the pipelines compared. [`child`] runs the server, [`load`] its clients.
+//! [`report`] and [`table`] are what comes out.
 
 pub mod apart;
 pub mod boxes;
@@ -21,7 +21,6 @@ pub mod obvious;
 pub mod ours;
 pub mod overload;
 pub mod pictures;
-pub mod proxy;
 pub mod report;
 pub mod results;
 pub mod rtt;

@@ -3,12 +3,14 @@
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 
-use client_sim::source::PictureSet;
+use client_sim::{
+    proxy::{Line, Proxy},
+    source::PictureSet,
+};
 use tokio::sync::oneshot;
 use vedette_bench::{
     load::{ClosedLoop, Connections, Flood, OpenLoop, Silence},
     pictures::Source,
-    proxy::{Line, Proxy},
 };
 use vedette_proto::camera_ai::Outcome;
 use vedette_server::{
@@ -141,7 +143,7 @@ async fn silence_holds_its_streams_open() {
 #[tokio::test]
 async fn a_server_behind_a_long_line_answers_everything() {
     let server = TestServer::start(0.1).await;
-    let proxy = Proxy::start(server.addr, Line::with_rtt(SECOND / 50)).await.expect("starts");
+    let proxy = Proxy::start(server.addr, Line::with_rtt(SECOND / 50)).expect("starts");
     let plan = OpenLoop {
         addr: proxy.addr,
         cameras: 2,

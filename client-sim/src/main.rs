@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use client_sim::{
     capacity::{self, Answer, Stopped, instances},
     cli::{self, Parsed},
-    config::{CapacityConfig, Command, JsonTarget, Outputs, RunConfig},
+    config::{CapacityConfig, Command, JsonTarget, Outputs, PingConfig, RunConfig},
     detect,
     error::SimError,
-    print,
+    ping, print,
     report::{files, jobs, schema::Verdict, selftest::SelfTestReport, write_json},
     run, say, self_test, source,
 };
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Capacity(config) => find_capacity(&config),
         Command::PrintInstances => print(instances::SHIPPED).map(|()| EXIT_PASS),
         Command::SelfTest(config, json) => test_itself(&config, json.as_ref()),
+        Command::Ping(config) => ping_server(&config),
         Command::Detect(config) => runtime(1).and_then(|runtime| {
             let fine = runtime.block_on(detect::detect(&config))?;
             Ok(if fine { EXIT_PASS } else { EXIT_FAIL })
@@ -87,10 +88,27 @@ fn test_itself(config: &RunConfig, json: Option<&JsonTarget>) -> Result<u8, SimE
         self_test::play(config, &prepared).await
     })?;
     let report = SelfTestReport::of(&report);
-    let printed = print_table(&report.table(), json);
-    json.map_or(Ok(()), |target| write_json(&report, target))?;
-    printed?;
+    show(&report.table(), &report, json)?;
     Ok(if report.holds { EXIT_PASS } else { EXIT_NO_VERDICT })
+}
+
+fn ping_server(config: &PingConfig) -> Result<u8, SimError> {
+    let json = config.json.as_ref();
+    json.map_or(Ok(()), JsonTarget::check)?;
+    let report = runtime(config.threads)?.block_on(ping::ping(config))?;
+    show(&report.table(), &report, json)?;
+    Ok(EXIT_PASS)
+}
+
+/// Prints a table, and the report that it shows as JSON where that is wanted.
+fn show(
+    table: &str,
+    report: &impl serde::Serialize,
+    json: Option<&JsonTarget>,
+) -> Result<(), SimError> {
+    let printed = print_table(table, json);
+    json.map_or(Ok(()), |target| write_json(report, target))?;
+    printed
 }
 
 fn find_capacity(config: &CapacityConfig) -> Result<u8, SimError> {

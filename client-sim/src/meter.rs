@@ -4,8 +4,11 @@ use std::{collections::HashMap, fs, time::Duration};
 
 use crate::clock;
 
-/// Name of the thread of the self-test's server, whose time is not the simulator's.
+/// Name of each thread of the built-in server that answers at once, whose time is not the simulator's.
 pub const NULL_SERVER_THREAD: &str = "null-server";
+
+/// Name of the thread of the delaying proxy, whose time is not the simulator's either.
+pub const PROXY_THREAD: &str = "delay-proxy";
 
 /// Name of the thread of clients that misbehave. Their time is the tool's, but no camera waits for it.
 pub const ROGUES_THREAD: &str = "rogues";
@@ -49,7 +52,7 @@ impl Reading {
             (thread.name.as_str(), thread.time.saturating_sub(before))
         });
         let (not_ours, ours): (Vec<_>, Vec<_>) =
-            used.partition(|&(name, _)| name == NULL_SERVER_THREAD);
+            used.partition(|&(name, _)| [NULL_SERVER_THREAD, PROXY_THREAD].contains(&name));
         let not_ours: Duration = not_ours.into_iter().map(|(_, time)| time).sum();
         let process = self.process.saturating_sub(earlier.process).saturating_sub(not_ours);
         Usage {

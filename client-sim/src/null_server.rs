@@ -17,7 +17,7 @@ use vedette_proto::camera_ai::{
     object_detection_server::{ObjectDetection, ObjectDetectionServer},
 };
 
-use crate::{config::ServerAddr, meter::NULL_SERVER_THREAD};
+use crate::meter::NULL_SERVER_THREAD;
 
 /// Bytes of a stream that may be under way unread: more pictures than a camera sends in a second, so
 /// that flow control never holds one up.
@@ -29,7 +29,7 @@ const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
 /// Model that it names in its description of itself.
 const MODEL: &str = "null";
 
-/// A running null server, on a thread of its own named [`NULL_SERVER_THREAD`]. It ends with its handle,
+/// A running null server, on threads of its own named [`NULL_SERVER_THREAD`]. It ends with its handle,
 /// and so do its connections.
 #[derive(Debug)]
 pub struct NullServer {
@@ -39,30 +39,24 @@ pub struct NullServer {
 }
 
 impl NullServer {
-    /// Starts it on a free port.
+    /// Starts it on a free port, with `threads` threads, at least 1.
     ///
     /// # Errors
     /// When there is no port or no thread to be had.
-    pub fn start() -> io::Result<Self> {
+    pub fn start(threads: usize) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
         listener.set_nonblocking(true)?;
         let addr = listener.local_addr()?;
-        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let mut builder =
+            if threads <= 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+        let builder = builder.worker_threads(threads.max(1)).thread_name(NULL_SERVER_THREAD);
+        let runtime = builder.enable_all().build()?;
         // Nothing is ever sent: the channel's end is the signal.
         let (stop, stopped) = oneshot::channel();
         thread::Builder::new()
             .name(NULL_SERVER_THREAD.to_owned())
             .spawn(move || serve(&runtime, listener, stopped))?;
         Ok(Self { addr, _stop: stop })
-    }
-
-    /// Its address as configurations hold it.
-    ///
-    /// # Panics
-    /// Never: socket addresses are written as such addresses are read.
-    #[must_use]
-    pub fn server_addr(&self) -> ServerAddr {
-        self.addr.to_string().parse().expect("a socket address is HOST:PORT")
     }
 }
 
@@ -136,12 +130,14 @@ mod tests {
 
     #[test]
     fn it_ends_with_its_handle() {
-        let server = NullServer::start().unwrap();
-        let addr = server.addr;
-        TcpStream::connect(addr).unwrap();
-        drop(server);
-        while TcpStream::connect(addr).is_ok() {
-            thread::sleep(Duration::from_millis(1));
+        for threads in [1, 3] {
+            let server = NullServer::start(threads).unwrap();
+            let addr = server.addr;
+            TcpStream::connect(addr).unwrap();
+            drop(server);
+            while TcpStream::connect(addr).is_ok() {
+                thread::sleep(Duration::from_millis(1));
+            }
         }
     }
 }

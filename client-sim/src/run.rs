@@ -98,20 +98,29 @@ async fn make_pictures(
     pictures: &mut HashMap<PictureSource, PictureSet>,
 ) -> Result<(), SimError> {
     for group in &config.scenario.groups {
-        let made = match &group.pictures {
-            source if pictures.contains_key(source) => continue,
-            PictureSource::Drawn(size) => drawn_pictures(*size, config.quiet).await?,
-            PictureSource::Folder(dir) => folder_pictures(dir)?,
-            PictureSource::Video { path, size } => {
-                // Of groups with the same video, the one with the most frames decides.
-                let same = config.scenario.groups.iter().filter(|g| g.pictures == group.pictures);
-                let fps = same.map(|group| group.fps).fold(group.fps, f64::max);
-                read_video(path.clone(), *size, fps).await?
-            }
-        };
+        if pictures.contains_key(&group.pictures) {
+            continue;
+        }
+        // Of groups with the same video, the one with the most frames decides.
+        let same = config.scenario.groups.iter().filter(|same| same.pictures == group.pictures);
+        let fps = same.map(|group| group.fps).fold(group.fps, f64::max);
+        let made = pictures_of(&group.pictures, fps, config.quiet).await?;
         pictures.insert(group.pictures.clone(), made);
     }
     Ok(())
+}
+
+/// The pictures of a source; of a video those of `fps` frames per second.
+pub(crate) async fn pictures_of(
+    source: &PictureSource,
+    fps: f64,
+    quiet: bool,
+) -> Result<PictureSet, SimError> {
+    match source {
+        PictureSource::Drawn(size) => drawn_pictures(*size, quiet).await,
+        PictureSource::Folder(dir) => folder_pictures(dir),
+        PictureSource::Video { path, size } => read_video(path.clone(), *size, fps).await,
+    }
 }
 
 /// Runs the fleet. When `interrupt` ends first, the run stops early and reports what it has.

@@ -29,9 +29,9 @@ pub async fn run(config: &RunConfig, prepared: &Prepared) -> Result<SelfTestFigu
 /// Plays a load as it is against a server in this process that answers at once. The report is judged
 /// by the limits of `config`; its target is not looked at.
 pub async fn play(config: &RunConfig, prepared: &Prepared) -> Result<Report, SimError> {
-    let server = NullServer::start().map_err(SimError::Runtime)?;
+    let server = NullServer::start(1).map_err(SimError::Runtime)?;
     let mut config = RunConfig { self_test: SelfTest::Never, quiet: true, ..config.clone() };
-    config.target.addr = server.server_addr();
+    config.target.addr = server.addr.into();
     config.target.credentials = Credentials::default();
     config.scenario.rogues.clear();
     boxed(&config, prepared).await

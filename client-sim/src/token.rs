@@ -37,8 +37,24 @@ impl Token {
     /// replaced while a fleet runs is used by the next stream; while it cannot be read, the first one
     /// is.
     pub fn authorize<T>(&self, request: &mut Request<T>) {
-        let value = read(&self.path).unwrap_or_else(|_| self.first.clone());
-        request.metadata_mut().insert(AUTHORIZATION, value);
+        self.header().authorize(request);
+    }
+
+    /// The token as it is now, for many calls in short order.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        Header(read(&self.path).unwrap_or_else(|_| self.first.clone()))
+    }
+}
+
+/// A token's text, ready to be sent.
+#[derive(Debug, Clone)]
+pub struct Header(MetadataValue<Ascii>);
+
+impl Header {
+    /// Puts the token into a call's metadata.
+    pub fn authorize<T>(&self, request: &mut Request<T>) {
+        request.metadata_mut().insert(AUTHORIZATION, self.0.clone());
     }
 }
 

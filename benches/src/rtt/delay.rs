@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use client_sim::source::PictureSet;
+use client_sim::{
+    proxy::{Line, Proxy},
+    source::PictureSet,
+};
 use vedette_proto::camera_ai::Outcome;
 
 use crate::{
@@ -10,10 +13,9 @@ use crate::{
     child::{Server, knows_flag},
     cli::{Backend, RttArgs},
     context::{Context, Findings},
-    error::BenchError,
+    error::{BenchError, io_error},
     load::{ClosedLoop, Connections, OpenLoop},
     pictures::noise_of,
-    proxy::{Line, Proxy},
     report::{Cell, Table},
 };
 
@@ -145,7 +147,7 @@ async fn measure(
     let mut flags = vec!["--spin-ms".to_owned(), "0".to_owned()];
     flags.extend(step.flags.iter().cloned());
     let server = Server::start(ctx, Backend::Spin, &flags).await?;
-    let proxy = Proxy::start(server.addr, line).await?;
+    let proxy = Proxy::start(server.addr, line).map_err(io_error("the proxy"))?;
     let open = OpenLoop {
         addr: proxy.addr,
         cameras,

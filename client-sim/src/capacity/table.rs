@@ -1,6 +1,9 @@
 //! The result of a search as text for a terminal.
 
-use std::fmt::{self, Write as _};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+};
 
 use super::cost::SHIPPED_NOTE;
 use crate::{
@@ -55,6 +58,7 @@ fn write_all(
         for cost in &report.cost {
             costs(text, cost)?;
         }
+        sources(text, &report.cost)?;
         if shipped_prices {
             writeln!(text, "note      {SHIPPED_NOTE}")?;
         }
@@ -215,19 +219,19 @@ fn phases(text: &mut String, reports: &[CapacityReport]) -> fmt::Result {
     Ok(())
 }
 
+/// A measured instance with fleets of it, another one in a line.
 fn costs(text: &mut String, cost: &CostFigures) -> fmt::Result {
     let how = if cost.measured { "measured" } else { "scaled, not measured" };
     let currency = &cost.currency;
-    let source = if cost.source.is_empty() { String::new() } else { format!(" ({})", cost.source) };
     writeln!(
         text,
-        "cost      {}: {} ({how}), {} {currency} an hour{source}: {:.2} {currency} a camera and month",
+        "cost      {}: {} ({how}), {} {currency} an hour: {:.2} {currency} a camera and month",
         cost.instance,
         counted(u64::from(cost.cameras), "camera"),
         cost.price_per_hour,
         cost.per_camera_month,
     )?;
-    for fleet in &cost.fleets {
+    for fleet in cost.fleets.iter().filter(|_| cost.measured) {
         write!(
             text,
             "{:>12} {:<10}{:>7} cameras {:>12.2} {currency} a month",
@@ -237,13 +241,22 @@ fn costs(text: &mut String, cost: &CostFigures) -> fmt::Result {
             fleet.month,
         )?;
         if let Some(per_camera) = fleet.per_camera_month_n_plus_1 {
-            write!(
-                text,
-                "; {} when one may fail, {per_camera:.2} each",
-                counted(u64::from(fleet.cameras_n_plus_1), "camera")
-            )?;
+            let cameras = counted(u64::from(fleet.cameras_n_plus_1), "camera");
+            write!(text, "; {cameras} when one may fail, {per_camera:.2} each")?;
         }
         writeln!(text)?;
+    }
+    Ok(())
+}
+
+/// Where the prices are from, each source once.
+fn sources(text: &mut String, costs: &[CostFigures]) -> fmt::Result {
+    let mut by_source: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for cost in costs.iter().filter(|cost| !cost.source.is_empty()) {
+        by_source.entry(&cost.source).or_default().push(&cost.instance);
+    }
+    for (source, instances) in by_source {
+        writeln!(text, "prices    {source}: {}", instances.join(", "))?;
     }
     Ok(())
 }

@@ -47,8 +47,8 @@ pub(super) struct ServerArgs {
 }
 
 /// How to prove this client to the server and to check the server.
-#[derive(Debug, Args)]
-struct CredentialArgs {
+#[derive(Debug, Clone, Args)]
+pub(super) struct CredentialArgs {
     /// Trust the certificate authorities in this PEM file, with an https:// address; without it,
     /// those that the system trusts
     #[arg(long, value_name = "FILE")]
@@ -217,15 +217,20 @@ impl LinkArgs {
 
 impl From<ServerArgs> for Target {
     fn from(args: ServerArgs) -> Self {
-        let given = args.credentials;
-        let credentials = Credentials {
-            ca: given.tls_ca,
-            domain: given.tls_domain,
-            cert: given.tls_cert,
-            key: given.tls_key,
-            token_file: given.token_file,
-        };
+        let credentials = args.credentials.into();
         Self { addr: args.addr, connect: args.connect_seconds, credentials }
+    }
+}
+
+impl From<CredentialArgs> for Credentials {
+    fn from(args: CredentialArgs) -> Self {
+        Self {
+            ca: args.tls_ca,
+            domain: args.tls_domain,
+            cert: args.tls_cert,
+            key: args.tls_key,
+            token_file: args.token_file,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod capacity;
 mod files;
 mod fleet;
+mod ping;
 mod run;
 mod selftest;
 mod values;
@@ -16,6 +17,7 @@ use self::{
     capacity::CapacityArgs,
     files::{CompareArgs, MergeArgs, ReportArgs},
     fleet::ServerArgs,
+    ping::PingArgs,
     run::RunArgs,
     selftest::SelfTestArgs,
     values::positive_seconds,
@@ -58,6 +60,12 @@ enum Job {
     /// stricter limit.
     /// Exit code: 0 when it holds --slo-max-ms, 2 when not or when it could not run.
     Selftest(Box<SelfTestArgs>),
+    /// Measure calls that follow each other, on one shared connection and on one for each worker.
+    ///
+    /// Closed loop: each worker sends its next frame when the last one is answered. It shows what the
+    /// client's side of gRPC makes of calls that share a connection; for how a server serves cameras,
+    /// use run.
+    Ping(Box<PingArgs>),
     /// Send pictures and print what the server sees in them.
     ///
     /// Exit code: 0 when every picture was answered OK, 1 when one was not, 2 when a picture could
@@ -196,6 +204,7 @@ impl TryFrom<Job> for Command {
                 let (config, json) = (*args).try_into()?;
                 Self::SelfTest(Box::new(config), json)
             }
+            Job::Ping(args) => Self::Ping(Box::new((*args).try_into()?)),
             Job::Detect(args) => Self::Detect(DetectConfig {
                 target: args.server.into(),
                 pictures: args.pictures,

@@ -19,6 +19,12 @@ impl Default for ServerAddr {
     }
 }
 
+impl From<std::net::SocketAddr> for ServerAddr {
+    fn from(addr: std::net::SocketAddr) -> Self {
+        Self { authority: addr.to_string(), tls: false }
+    }
+}
+
 impl ServerAddr {
     /// The address as a URI.
     #[must_use]

@@ -4,6 +4,7 @@ mod addr;
 mod capacity;
 mod credentials;
 mod files;
+mod ping;
 mod scenario;
 mod scenario_file;
 
@@ -16,6 +17,7 @@ pub use self::{
     capacity::{CapacityConfig, Pricing},
     credentials::Credentials,
     files::{CompareConfig, Entry, Files, MergeConfig, ReportConfig},
+    ping::{Mode, Payload, PingConfig, PingServer, Sharing},
     scenario::{Behaviour, Burst, Group, PictureSource, Rogue, Scenario},
     scenario_file::{
         MAX_CAMERAS, MAX_FPS, MAX_SECONDS, MIN_FPS, RAMP_CAMERAS, RAMP_EVERY, read_scenario,
@@ -39,6 +41,8 @@ pub enum Command {
     PrintInstances,
     /// Play a fleet against a server that answers at once.
     SelfTest(Box<RunConfig>, Option<JsonTarget>),
+    /// Measure calls one after the other, on one connection and on several.
+    Ping(Box<PingConfig>),
     /// Show what the server sees in pictures.
     Detect(DetectConfig),
     /// Write the built-in pictures to a folder.

@@ -8,6 +8,7 @@ pub mod hdr;
 pub mod html;
 pub mod jobs;
 pub mod merge;
+pub mod ping;
 pub mod schema;
 pub mod selftest;
 mod table;

@@ -9,6 +9,7 @@ mod fake;
 mod files;
 mod merging;
 mod pages;
+mod ping;
 mod reconnect;
 mod rogue;
 mod run;

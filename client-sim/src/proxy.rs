@@ -9,6 +9,7 @@ use std::{
     io,
     net::SocketAddr,
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -18,15 +19,12 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
+    runtime::Builder,
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     task::JoinSet,
 };
-use vedette_server::clock;
 
-use crate::{
-    apart,
-    error::{BenchError, io_error},
-};
+use crate::{clock, meter::PROXY_THREAD};
 
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -54,7 +52,8 @@ impl Line {
     }
 }
 
-/// A running proxy. It ends with its handle.
+/// A running proxy, on a thread of its own named [`PROXY_THREAD`]. It ends with its handle, and so do
+/// its connections.
 #[derive(Debug)]
 pub struct Proxy {
     /// Where clients connect.
@@ -63,26 +62,27 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy in front of `server`, on a thread of its own.
+    /// Starts a proxy in front of `server`, on a free port of the loopback interface.
     ///
     /// # Errors
-    /// When it cannot listen.
-    pub async fn start(server: SocketAddr, line: Line) -> Result<Self, BenchError> {
-        let listening = TcpListener::bind(("127.0.0.1", 0)).await.and_then(|listener| {
-            let addr = listener.local_addr()?;
-            Ok((listener.into_std()?, addr))
-        });
-        let (listener, addr) = listening.map_err(io_error("the proxy's port"))?;
+    /// When there is no port or no thread to be had.
+    pub fn start(server: SocketAddr, line: Line) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+        listener.set_nonblocking(true)?;
+        let addr = listener.local_addr()?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        // Nothing is ever sent: the channel's end is the signal.
         let (stop, stopped) = oneshot::channel();
-        let serving = apart::run_async("proxy", move || async move {
-            let listener = TcpListener::from_std(listener).map_err(io_error("the proxy"))?;
-            tokio::select! {
-                () = accept(listener, server, line) => {}
-                _ = stopped => {}
-            }
-            Ok(())
-        });
-        tokio::spawn(serving);
+        thread::Builder::new().name(PROXY_THREAD.to_owned()).spawn(move || {
+            runtime.block_on(async {
+                // Whoever connects sees a peer that is not there, which says enough.
+                let Ok(listener) = TcpListener::from_std(listener) else { return };
+                tokio::select! {
+                    () = accept(listener, server, line) => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
         Ok(Self { addr, _stop: stop })
     }
 }
@@ -180,7 +180,7 @@ mod tests {
             let (mut read, mut write) = peer.split();
             tokio::io::copy(&mut read, &mut write).await.expect("echoes");
         });
-        let proxy = Proxy::start(server, line).await.expect("starts");
+        let proxy = Proxy::start(server, line).expect("starts");
         let client = TcpStream::connect(proxy.addr).await.expect("connects");
         let (mut read, mut write) = client.into_split();
         let sent: Vec<u8> = (0..1_000_000_u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
