@@ -42,6 +42,14 @@ use crate::{
     run, self_test,
 };
 
+/// The report of a search as text for a terminal.
+#[must_use]
+pub fn table_of(report: &CapacityReport) -> String {
+    // Prices given on the command line have no source.
+    let shipped_prices = report.cost.iter().any(|cost| !cost.source.is_empty());
+    table::render(std::slice::from_ref(report), false, shipped_prices)
+}
+
 /// What came of the searches.
 #[derive(Debug)]
 pub struct Findings {

@@ -12,7 +12,9 @@ use super::{
     compare::{Comparison, KIND_COMPARISON},
     csv, hdr,
     html::{self, Document},
+    ping::KIND_PING,
     schema::{KIND_RUN, Report, SCHEMA_VERSION},
+    selftest::KIND_SELF_TEST,
 };
 use crate::{config::Files, error::SimError, stats::Tally};
 
@@ -62,6 +64,11 @@ pub fn text_of(path: &Path) -> Result<String, SimError> {
 /// Reads the text of a report.
 pub fn parse(text: &str) -> Result<Loaded, String> {
     let json = html::data_of(text).unwrap_or(text);
+    if json.trim_start().starts_with("[{") || json.trim_start().starts_with("[\n") {
+        return Err("a list of reports, as a search over several arrivals writes it; put one of \
+                    them into a file of its own"
+            .to_owned());
+    }
     let head: Head = serde_json::from_str(json)
         .map_err(|error| format!("not a report of client-sim: {error}"))?;
     if head.schema_version != SCHEMA_VERSION {
@@ -79,6 +86,9 @@ pub fn parse(text: &str) -> Result<Loaded, String> {
         }
         KIND_CAPACITY => whole(json).map(|report| Loaded::Capacity(Box::new(report))),
         KIND_COMPARISON => whole(json).map(|report| Loaded::Comparison(Box::new(report))),
+        other @ (KIND_SELF_TEST | KIND_PING) => {
+            Err(format!("a report of kind {other}, which only its own command shows"))
+        }
         other => Err(format!("a report of the unknown kind {other:?}")),
     }
 }
@@ -181,6 +191,8 @@ mod tests {
             ("[]", "not a report of client-sim"),
             (r#"{"schema_version":1,"cameras":3}"#, "schema version 1"),
             (r#"{"schema_version":2,"kind":"dance"}"#, "unknown kind \"dance\""),
+            (r#"{"schema_version":2,"kind":"ping"}"#, "which only its own command shows"),
+            (r#"[{"schema_version":2,"kind":"capacity"}]"#, "a list of reports"),
             (r#"{"schema_version":2,"kind":"run"}"#, "not a whole report: missing field"),
             ("<script type=\"application/json\" id=\"data\">{}</script>", "not a report"),
         ] {

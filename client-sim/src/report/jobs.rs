@@ -39,7 +39,7 @@ pub fn show(config: &ReportConfig) -> Result<(), SimError> {
             }
             print(&report.table(config.per_camera))
         }
-        Loaded::Capacity(report) => print(&format!("{}\n", super::html::result(report))),
+        Loaded::Capacity(report) => print(&crate::capacity::table_of(report)),
         Loaded::Comparison(comparison) => print(&comparison.table()),
     }
 }

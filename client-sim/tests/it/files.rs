@@ -3,6 +3,7 @@
 use std::{fs, path::Path, process::Command, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use client_sim::schedule::Phases;
 use client_sim::{
     config::Files,
     report::{
@@ -181,4 +182,25 @@ fn reports_are_compared_on_the_command_line() {
     assert!(table.contains("old (2 runs)"), "{table}");
     let (code, again, _) = client(&["report", json]);
     assert_eq!((code, again), (0, table));
+}
+
+#[test]
+fn differing_settings_come_before_all_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let story = samples::Story::new(4, 5);
+    let even = saved(folder.path(), "even.json", &story.report());
+    let aligned = samples::Story { phases: Phases::Aligned, ..story };
+    let aligned = saved(folder.path(), "aligned.json", &aligned.report());
+    let page = folder.path().join("comparison.html");
+    let (code, table, _) = client(&["compare", &even, &aligned, "--html", page.to_str().unwrap()]);
+    assert_eq!(code, 0);
+    assert!(table.starts_with("CAUTION: the entries differ in more than the server"), "{table}");
+    assert!(table.contains("! arrival              even  |  aligned"), "{table}");
+    let page = fs::read_to_string(page).unwrap();
+    let place = |text: &str| page.find(text).unwrap();
+    assert!(place("Differing settings that matter: arrival") < place("The figures"));
+    let no_repeats = format!("both={even},{aligned}");
+    let (code, _, line) = client(&["compare", &even, &no_repeats]);
+    assert_eq!(code, 2);
+    assert!(line.contains("are no repeats of each other, they differ in arrival"), "{line}");
 }

@@ -422,7 +422,7 @@ fn step_run(cameras: u32, repeat: u64, knee: f64, seed: u64) -> StepRun {
         server_cpu_cores: Some((14.2 * load).min(14.0) + 0.2 * luck(4)),
         server_busy: Some((0.99 * load).min(1.0)),
         simulator_cpu_cores: 0.1 + f64::from(cameras) * 0.0088,
-        others_cpu_cores: Some(0.02),
+        others_cpu_cores: Some(0.3 + 0.2 * luck(5)),
         sent_mbit_per_s: f64::from(cameras) * 3.83,
         wake_lateness_p99_ms: Some(0.8 + load),
     }

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use client_sim::report::schema::SCHEMA_VERSION;
+use client_sim::report::{
+    ping::{KIND_PING, PingPoint, PingReport},
+    schema::SCHEMA_VERSION,
+};
 use serde_json::Value;
 
 use crate::samples;
@@ -37,6 +40,37 @@ fn the_document_names_every_field() {
         reason: "UNAVAILABLE: gone".to_owned(),
         streams: 1,
     });
+    let ping = PingReport {
+        schema_version: SCHEMA_VERSION,
+        kind: KIND_PING.to_owned(),
+        client_version: run.client_version.clone(),
+        arguments: Vec::new(),
+        started_unix_ms: run.started_unix_ms,
+        machine: run.machine.clone(),
+        addr: run.addr.clone(),
+        tls: false,
+        server: run.server.clone(),
+        server_threads: None,
+        threads: 1,
+        seconds: 1.0,
+        warmup_seconds: 0.5,
+        delay_ms: None,
+        points: vec![PingPoint {
+            mode: "unary".to_owned(),
+            payload_bytes: 1,
+            in_flight: 1,
+            sharing: "one".to_owned(),
+            connections: 1,
+            calls: 1,
+            not_ok: 0,
+            calls_per_second: 1.0,
+            megabytes_per_second: 1.0,
+            ratio_to_one: None,
+            latency: run.figures,
+            cpu_cores: 0.1,
+            busiest_thread_share: None,
+        }],
+    };
     let test = client_sim::report::selftest::SelfTestReport::of(&run);
     for (kind, value) in [
         ("run", serde_json::to_value(&run)),
@@ -44,6 +78,7 @@ fn the_document_names_every_field() {
         ("comparison", serde_json::to_value(samples::comparison())),
         ("comparison", serde_json::to_value(samples::capacity_comparison())),
         ("selftest", serde_json::to_value(test)),
+        ("ping", serde_json::to_value(ping)),
     ] {
         let value = value.unwrap();
         assert_eq!(value["kind"], kind);

@@ -12,7 +12,7 @@ use crate::report::{
 };
 
 /// The result as a few words.
-pub(super) fn result(report: &CapacityReport) -> String {
+fn result(report: &CapacityReport) -> String {
     let slo = plain(report.slo_max_ms);
     match report.found {
         None => format!("Not known yet how many cameras hold {slo} ms"),

@@ -206,8 +206,14 @@ fn upright(plot: &mut Plot<'_>, report: &CapacityReport) {
 fn cpu(report: &CapacityReport) -> String {
     let server = medians(report, |run| run.server_cpu_cores);
     let simulator = medians(report, |run| Some(run.simulator_cpu_cores));
+    let others = medians(report, |run| run.others_cpu_cores);
     let cores = report.machine.cores as f64;
-    let entries = [(Swatch::Line, "s3", "server"), (Swatch::Line, "s1", "simulator")];
+    let mut entries = vec![(Swatch::Line, "s3", "server"), (Swatch::Line, "s1", "simulator")];
+    let mut lines = vec![("server", "s3", &server), ("simulator", "s1", &simulator)];
+    if others.1.iter().any(Option::is_some) {
+        entries.push((Swatch::Line, "s2", "everything else on the machine"));
+        lines.push(("others", "s2", &others));
+    }
     let note = if server.1.iter().all(Option::is_none) {
         "The server\u{2019}s metrics were not read, so its processor time is not known."
     } else {
@@ -223,7 +229,7 @@ fn cpu(report: &CapacityReport) -> String {
             bin: None,
         };
         let shared = report.same_machine.then_some(cores);
-        let values = server.1.iter().chain(&simulator.1).copied().chain([shared]);
+        let values = lines.iter().flat_map(|(_, _, (_, y))| y).copied().chain([shared]);
         let axes = (camera_axis(&[report]), from_zero(values));
         let mut plot = Plot::new(spec, layout, HEIGHT, Margins::usual(layout), axes);
         plot.y_axis("cores", 5);
@@ -232,7 +238,7 @@ fn cpu(report: &CapacityReport) -> String {
             plot.limit(&format!("the machine\u{2019}s {cores} cores"), cores);
         }
         upright(&mut plot, report);
-        for (name, class, (x, y)) in [("server", "s3", &server), ("simulator", "s1", &simulator)] {
+        for &(name, class, (x, y)) in &lines {
             let series = Series { name, unit: "cores", class, x, y };
             plot.line(&series);
             plot.marks(&series, Shape::Dot, 3.0);

@@ -37,12 +37,6 @@ pub enum Document<'a> {
     Comparison(&'a Comparison),
 }
 
-/// The result of a capacity search in a few words.
-#[must_use]
-pub fn result(report: &CapacityReport) -> String {
-    capacity::result(report)
-}
-
 /// The whole file.
 #[must_use]
 pub fn render(document: &Document<'_>) -> String {
