@@ -410,7 +410,10 @@ fn step_run(cameras: u32, repeat: u64, knee: f64, seed: u64) -> StepRun {
     StepRun {
         verdict,
         reasons: (verdict != Verdict::Pass)
-            .then(|| format!("slowest answer {max:.1} ms > 100 ms at sim-0042"))
+            .then(|| match sent - ok {
+                0 => format!("slowest answer {max:.1} ms > 100 ms at sim-0042"),
+                missed => format!("{missed} frames superseded (worst: sim-0042 with 9)"),
+            })
             .into_iter()
             .collect(),
         sent,
