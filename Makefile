@@ -57,7 +57,7 @@ bench: bench-build ## All benches (an hour) and benches/RESULTS.md; one of them:
 $(BENCHES:%=bench-%): bench-%: bench-build
 	./target/release/vedette-bench $* $(BENCH_ARGS)
 
-bench-peers: ## Vedette beside servers in Python and C++ (48 minutes); BENCH_ARGS=--quick: does it run?
+bench-peers: ## Vedette beside servers in Python and C++ (half an hour or more); BENCH_ARGS=--quick: does it run?
 	$(PYTHON) benches/peers/run.py $(BENCH_ARGS)
 
 bench-build: setup

@@ -71,15 +71,19 @@ fn blame(
     blame
 }
 
-/// Whether the simulator alone keeps the limits.
+/// Whether the simulator alone keeps the limits. What it had at 99 % it had at every higher
+/// percentile at least; of lower ones nothing is known.
 fn holds(test: &SelfTestFigures, limits: &Limits) -> bool {
-    test.ok == test.sent && test.max_ms.is_some_and(|ms| ms <= limits.slo_max_ms)
+    let mut high = limits.percentiles.iter().filter(|limit| limit.percentile >= 99.0);
+    test.ok == test.sent
+        && test.max_ms.is_some_and(|ms| ms <= limits.slo_max_ms)
+        && high.all(|limit| test.p99_ms <= Some(limit.limit_ms))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::schema::LatenessFigures;
+    use crate::report::schema::{LatenessFigures, PercentileLimit};
 
     const SLOW: &str = "slowest answer 134.0 ms > 100 ms at sim-0001";
 
@@ -117,6 +121,21 @@ mod tests {
             settled(true, false, |sim| sim.self_test = Some(self_test(99.0))),
             Verdict::Fail
         );
+    }
+
+    #[test]
+    fn a_simulator_alone_must_keep_limits_on_high_percentiles_too() {
+        let holds_with = |percentile, limit_ms| {
+            let limit = PercentileLimit { percentile, limit_ms, ms: None };
+            let percentiles = vec![limit];
+            holds(
+                &self_test(60.0),
+                &Limits { slo_max_ms: 100.0, percentiles, min_answered_ratio: 1.0 },
+            )
+        };
+        assert!(holds_with(99.0, 60.0) && holds_with(99.9, 70.0));
+        assert!(!holds_with(99.0, 50.0) && !holds_with(99.9, 50.0));
+        assert!(holds_with(50.0, 10.0), "nothing is known of its median");
     }
 
     #[test]

@@ -9,8 +9,8 @@ use super::{
     values::{positive_millis, positive_seconds, seconds},
 };
 use crate::config::{
-    JsonTarget, Mode, Payload, PictureSource, PingConfig, PingServer, ServerAddr, Sharing, Size,
-    Target,
+    Credentials, JsonTarget, Mode, Payload, PictureSource, PingConfig, PingServer, ServerAddr,
+    Sharing, Size, Target,
 };
 
 /// What `--addr` calls the built-in server.
@@ -48,7 +48,8 @@ pub(super) struct PingArgs {
         value_name = "one|per-worker|N,..."
     )]
     connections: Vec<Sharing>,
-    /// Bytes of each frame, which are no picture, so that a server answers without decoding
+    /// Bytes of each frame, which are no picture, so that a server answers without decoding; one may
+    /// read a stream of such frames more slowly, so see --size too
     #[arg(long, value_delimiter = ',', default_value = "60000", value_name = "BYTES,...",
           value_parser = payload_bytes)]
     payload_bytes: Vec<usize>,
@@ -96,7 +97,13 @@ fn payload_bytes(text: &str) -> Result<usize, String> {
 
 impl PingArgs {
     fn server(&self) -> Result<PingServer, String> {
+        let credentials: Credentials = self.credentials.clone().into();
         if self.addr == NULL {
+            if credentials != Credentials::default() {
+                return Err("--tls-... and --token-file: the built-in server, --addr null, takes \
+                            none"
+                    .to_owned());
+            }
             return Ok(PingServer::Null(threads(self.server_threads)));
         }
         if self.server_threads.is_some() {
@@ -107,7 +114,6 @@ impl PingArgs {
         if addr.tls() && self.delay_ms.is_some() {
             return Err("--delay-ms: its proxy has no certificate; use http:// with it".to_owned());
         }
-        let credentials = self.credentials.clone().into();
         Ok(PingServer::At(Target { addr, connect: self.connect_seconds, credentials }))
     }
 }

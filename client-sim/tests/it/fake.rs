@@ -245,7 +245,15 @@ impl Fake {
     }
 
     async fn listen(&self, mut server: Server, addr: SocketAddr) -> SocketAddr {
-        let listener = TcpListener::bind(addr).await.unwrap();
+        // A port that was in use may be a connection's for a moment.
+        let listener = loop {
+            match TcpListener::bind(addr).await {
+                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                bound => break bound.unwrap(),
+            }
+        };
         let addr = listener.local_addr().unwrap();
         let service = ObjectDetectionServer::new(self.clone());
         let accepted = self.accepted.clone();

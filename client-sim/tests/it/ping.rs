@@ -158,6 +158,7 @@ fn mistakes_are_one_line() {
         (&["--payload-bytes", "99999999999"], "write numbers from 0 to "),
         (&["--payload-bytes", "5", "--images", "."], "cannot be used with"),
         (&["--mode", "both"], "unary"),
+        (&["--token-file", "x"], "--token-file: the built-in server, --addr null, takes none"),
         (&["--addr", "nul"], "cannot reach nul:50051"),
         (&["--addr", "a:b"], "--addr a:b: write HOST:PORT"),
         (&["--addr", "a:1", "--server-threads", "2"], "--server-threads: is of the built-in"),

@@ -80,7 +80,9 @@ async fn a_flapping_client_opens_a_connection_for_each_frame() {
     assert!(figures.streams > 4, "{figures:?}");
     assert!(figures.sent <= figures.streams, "{figures:?}");
     // Those of the four cameras, and one that asks what the server is.
-    assert_eq!(server.accepted.load(Relaxed) as u64, 4 + 1 + figures.streams);
+    let theirs = server.accepted.load(Relaxed) as u64 - 4 - 1;
+    // At the end each client may have been about to open another one.
+    assert!((figures.streams..=figures.streams + 2).contains(&theirs), "{theirs}: {figures:?}");
 }
 
 #[tokio::test]

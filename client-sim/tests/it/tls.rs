@@ -278,3 +278,34 @@ fn mistakes_with_credentials_are_one_line() {
         }
     }
 }
+
+#[test]
+fn the_flags_reach_the_connection() {
+    let (authority, files) = (Authority::new("cameras"), Files::new());
+    let (certified, ours) = (authority.certify(&[NAME]), authority.certify(&["client"]));
+    let tls = ServerTlsConfig::new()
+        .identity(certified.identity())
+        .client_ca_root(Certificate::from_pem(&authority.pem));
+    let server = fake(|_, _| OK).wanting("s3cret");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let addr = format!("https://{}", runtime.block_on(server.start_tls(tls)));
+    let picture = files.write("picture.bmp", "BM");
+    let mut args = vec!["--addr".to_owned(), addr, "--tls-domain".to_owned(), NAME.to_owned()];
+    for (flag, name, text) in [
+        ("--tls-ca", "ca.pem", &*authority.pem),
+        ("--tls-cert", "client.pem", &ours.cert),
+        ("--tls-key", "client.key", &ours.key),
+        ("--token-file", "token", "s3cret"),
+    ] {
+        args.extend([flag.to_owned(), files.write(name, text).display().to_string()]);
+    }
+    let run = "run --cameras 1 --seconds 0.2 --warmup 0 --size 64x48 --quiet --slo-max-ms 60000";
+    let ping = "ping --in-flight 2 --seconds 0.3 --warmup 0 --quiet --mode unary,stream";
+    let detect = format!("detect {}", picture.display());
+    for job in [run, ping, &detect] {
+        let job: Vec<&str> = job.split(' ').chain(args.iter().map(String::as_str)).collect();
+        let output = client(&job);
+        assert_eq!(code(&output), 0, "{job:?}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("s3cret"));
+    }
+}
