@@ -183,7 +183,6 @@ fn steps(report: &CapacityReport) -> String {
         "runs",
         "slowest ms",
         "p99 ms",
-        "p50 ms",
         "OK share",
         "server cores",
         "server busy",
@@ -192,13 +191,12 @@ fn steps(report: &CapacityReport) -> String {
         "why not",
     ];
     let rows: Vec<Row> = report.steps.iter().map(|step| step_row(step, report.found)).collect();
-    table("Steps in the order tried", &head, &[1, 2, 11], &rows)
+    table("Steps in the order tried", &head, &[1, 2, 10], &rows)
 }
 
 fn step_row(step: &StepFigures, found: Option<u32>) -> Row {
     let of = |value: fn(&StepRun) -> Option<f64>| median(step.runs.iter().map(value));
     let cores = |value: Option<f64>| value.map_or_else(|| NONE.to_owned(), |v| number(v, 2));
-    let chips: Vec<String> = step.runs.iter().map(|run| verdict_chip(run.verdict)).collect();
     let (ok, sent) =
         step.runs.iter().fold((0, 0), |(ok, sent), run| (ok + run.ok, sent + run.sent));
     let why = step.runs.iter().find_map(|run| run.reasons.first());
@@ -206,15 +204,14 @@ fn step_row(step: &StepFigures, found: Option<u32>) -> Row {
     let cells = vec![
         count(u64::from(step.cameras)),
         escape(&step.phase),
-        chips.join(" "),
+        verdicts(step),
         ms(of(|run| run.max_ms)),
         ms(of(|run| run.p99_ms)),
-        ms(of(|run| run.p50_ms)),
         percent(ok, sent),
         cores(of(|run| run.server_cpu_cores)),
         busy.map_or_else(|| NONE.to_owned(), |busy| format!("{} %", number(busy, 0))),
         cores(of(|run| Some(run.simulator_cpu_cores))),
-        cores(of(|run| Some(run.sent_mbit_per_s))),
+        of(|run| Some(run.sent_mbit_per_s)).map_or_else(|| NONE.to_owned(), |v| number(v, 0)),
         why.map_or_else(String::new, |why| format!("<span class=\"why\">{}</span>", escape(why))),
     ];
     let class = if Some(step.cameras) == found && step.passed {
@@ -225,6 +222,15 @@ fn step_row(step: &StepFigures, found: Option<u32>) -> Row {
         "bad"
     };
     Row { class, cells }
+}
+
+/// How many of a step's runs came to what.
+fn verdicts(step: &StepFigures) -> String {
+    let chips = [Verdict::Pass, Verdict::Fail, Verdict::Invalid].map(|verdict| {
+        let n = step.runs.iter().filter(|run| run.verdict == verdict).count();
+        if n == 0 { String::new() } else { verdict_chip(verdict, n) }
+    });
+    chips.join(" ")
 }
 
 fn cost(figures: &CostFigures, report: &CapacityReport) -> String {

@@ -372,7 +372,8 @@ fn entries(comparison: &Comparison) -> String {
         .entries
         .iter()
         .map(|entry| {
-            let verdicts: Vec<String> = entry.verdicts.iter().copied().map(verdict_chip).collect();
+            let verdicts: Vec<String> =
+                entry.verdicts.iter().copied().map(|v| verdict_chip(v, 1)).collect();
             let files = entry.files.join(", ");
             let cells = vec![
                 escape(&entry.label),

@@ -146,14 +146,15 @@ pub(super) fn chip(kind: &str, text: &str) -> String {
     format!("<span class=\"chip {kind}\">{}</span>", escape(text))
 }
 
-/// A verdict as a chip: word and sign say what the colour says.
-pub(super) fn verdict_chip(verdict: Verdict) -> String {
+/// A verdict as a chip, and how often: word and sign say what the colour says.
+pub(super) fn verdict_chip(verdict: Verdict, times: usize) -> String {
     let (kind, sign) = match verdict {
         Verdict::Pass => ("pass", '\u{2713}'),
         Verdict::Fail => ("fail", '\u{2715}'),
         Verdict::Invalid => ("invalid", '!'),
     };
-    chip(kind, &format!("{sign} {}", verdict.word()))
+    let times = if times > 1 { format!("{times} ") } else { String::new() };
+    chip(kind, &format!("{sign} {times}{}", verdict.word()))
 }
 
 /// The sign of a verdict, for the banner.
