@@ -18,10 +18,10 @@ use crate::{
     config::Reconnect,
     pacer::Pacer,
     random,
-    record::{CameraRecord, StreamEnd, camera_id},
+    record::{CameraRecord, camera_id},
     schedule::{Lane, Schedule},
     source::PictureSet,
-    stream,
+    stream::{self, StreamEnd},
     timeline::FleetTimeline,
     token::Token,
 };

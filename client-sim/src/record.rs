@@ -3,7 +3,7 @@
 //! A record belongs to its camera's task alone, so nothing here is locked; the fleet's figures are
 //! added up after the run.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use vedette_proto::camera_ai::{DetectResponse, Outcome};
 
@@ -12,6 +12,8 @@ use crate::{
     report::schema::CameraFigures,
     schedule::{Lane, Schedule},
     stats::{Distribution, StageSums, Tally},
+    stream::StreamEnd,
+    timeline::{Bins, CameraBin, Measured},
 };
 
 /// Where a frame is.
@@ -22,133 +24,6 @@ enum FrameState {
     Answered,
     Lost,
     Unaccepted,
-}
-
-/// How a camera's stream ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StreamEnd {
-    /// Everything was sent and either answered or waited for in vain.
-    Done,
-    /// The server ended the stream without an error before everything was sent and answered.
-    Closed,
-    /// The transport took no more frames until the time was up.
-    Blocked,
-    /// The stream broke.
-    Broken {
-        /// gRPC status, as in `UNAVAILABLE`.
-        code: String,
-        /// The status message.
-        message: String,
-        /// Frames read by a server that announced its shutdown.
-        accepted: Option<u64>,
-    },
-}
-
-impl StreamEnd {
-    /// How many of the stream's frames a server that shut down says it had read.
-    fn accepted(&self) -> Option<u64> {
-        match self {
-            Self::Broken { accepted, .. } => *accepted,
-            _ => None,
-        }
-    }
-}
-
-/// Status codes after which another stream would end in the same way.
-const FOR_GOOD: [&str; 5] =
-    ["UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "INVALID_ARGUMENT", "NOT_FOUND"];
-
-impl StreamEnd {
-    /// Whether another stream may do better.
-    #[must_use]
-    pub fn may_be_mended(&self) -> bool {
-        match self {
-            Self::Done | Self::Blocked => false,
-            Self::Closed => true,
-            Self::Broken { code, .. } => !FOR_GOOD.contains(&code.as_str()),
-        }
-    }
-}
-
-/// What [`StreamEnd::Done`] is called in reports.
-pub const COMPLETE: &str = "complete";
-
-impl fmt::Display for StreamEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Done => f.write_str(COMPLETE),
-            Self::Closed => f.write_str("the server ended the stream"),
-            Self::Blocked => f.write_str("the connection took no more frames"),
-            // The server's words hold each stream's own count; without them streams group together.
-            Self::Broken { code, accepted: Some(_), .. } => write!(f, "{code}: server shut down"),
-            Self::Broken { code, message, .. } => write!(f, "{code}: {}", message.trim()),
-        }
-    }
-}
-
-/// Cuts the measured part into bins of equal length.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bins {
-    start: Duration,
-    width: Duration,
-    count: usize,
-}
-
-/// Most bins; runs beyond as many seconds get longer ones.
-const MAX_BINS: u32 = 600;
-
-impl Bins {
-    /// Bins of whole seconds for the measured part of `schedule`.
-    #[must_use]
-    pub fn of(schedule: &Schedule) -> Self {
-        let start = schedule.warmup();
-        let span = schedule.length().max(start + schedule.measured()).saturating_sub(start);
-        let width = Duration::from_secs((span.as_secs_f64() / f64::from(MAX_BINS)).ceil() as u64);
-        let width = width.max(Duration::from_secs(1));
-        let count = (span.as_secs_f64() / width.as_secs_f64()).ceil().max(1.0) as usize;
-        Self { start, width, count }
-    }
-
-    /// How many there are, at least 1.
-    #[must_use]
-    pub fn count(self) -> usize {
-        self.count
-    }
-
-    /// Length of each.
-    #[must_use]
-    pub fn width(self) -> Duration {
-        self.width
-    }
-
-    /// The bin of a measured frame that is due at `offset`.
-    #[must_use]
-    pub fn index(self, offset: Duration) -> usize {
-        let since = offset.saturating_sub(self.start);
-        ((since.as_nanos() / self.width.as_nanos()) as usize).min(self.count - 1)
-    }
-}
-
-/// One camera's frames of one bin.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CameraBin {
-    /// Slowest OK answer.
-    pub max: Option<Duration>,
-    /// Frames answered otherwise.
-    pub not_ok: u64,
-    /// Frames without an answer.
-    pub unanswered: u64,
-}
-
-/// A measured answer, for the fleet's timeline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Measured {
-    /// The bin of its frame.
-    pub bin: usize,
-    /// From the intended instant of its frame.
-    pub latency: Duration,
-    /// Whether the outcome was OK.
-    pub ok: bool,
 }
 
 /// A time without answers, because the stream had ended.

@@ -23,7 +23,7 @@ use crate::{
     meter::{Reading, Usage},
     pacer::Pacer,
     progress,
-    record::{Bins, CameraRecord, CameraResult, StreamEnd},
+    record::{CameraRecord, CameraResult},
     report::{
         RunFacts, make,
         schema::{Report, SelfTestFigures},
@@ -32,7 +32,8 @@ use crate::{
     schedule::Schedule,
     self_test,
     source::{PictureSet, check_video, draw_pictures, read_folder, read_video},
-    timeline::FleetTimeline,
+    stream::StreamEnd,
+    timeline::{Bins, FleetTimeline},
     token::Token,
     verdict::counted,
 };

@@ -1,6 +1,6 @@
 //! One `DetectStream` from the client's side.
 
-use std::{future::Future, pin::Pin};
+use std::{fmt, future::Future, pin::Pin};
 
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -12,7 +12,6 @@ use vedette_proto::{
 
 use crate::{
     connect::{MAX_ANSWER_BYTES, code_name},
-    record::StreamEnd,
     token::Token,
 };
 
@@ -98,5 +97,67 @@ pub fn broken(status: &Status) -> StreamEnd {
         code: code_name(status.code()).to_owned(),
         message: status.message().to_owned(),
         accepted,
+    }
+}
+
+/// How a camera's stream ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// Everything was sent and either answered or waited for in vain.
+    Done,
+    /// The server ended the stream without an error before everything was sent and answered.
+    Closed,
+    /// The transport took no more frames until the time was up.
+    Blocked,
+    /// The stream broke.
+    Broken {
+        /// gRPC status, as in `UNAVAILABLE`.
+        code: String,
+        /// The status message.
+        message: String,
+        /// Frames read by a server that announced its shutdown.
+        accepted: Option<u64>,
+    },
+}
+
+impl StreamEnd {
+    /// How many of the stream's frames a server that shut down says it had read.
+    pub(crate) fn accepted(&self) -> Option<u64> {
+        match self {
+            Self::Broken { accepted, .. } => *accepted,
+            _ => None,
+        }
+    }
+}
+
+/// Status codes after which another stream would end in the same way.
+const FOR_GOOD: [&str; 5] =
+    ["UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "INVALID_ARGUMENT", "NOT_FOUND"];
+
+impl StreamEnd {
+    /// Whether another stream may do better.
+    #[must_use]
+    pub fn may_be_mended(&self) -> bool {
+        match self {
+            Self::Done | Self::Blocked => false,
+            Self::Closed => true,
+            Self::Broken { code, .. } => !FOR_GOOD.contains(&code.as_str()),
+        }
+    }
+}
+
+/// What [`StreamEnd::Done`] is called in reports.
+pub const COMPLETE: &str = "complete";
+
+impl fmt::Display for StreamEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done => f.write_str(COMPLETE),
+            Self::Closed => f.write_str("the server ended the stream"),
+            Self::Blocked => f.write_str("the connection took no more frames"),
+            // The server's words hold each stream's own count; without them streams group together.
+            Self::Broken { code, accepted: Some(_), .. } => write!(f, "{code}: server shut down"),
+            Self::Broken { code, message, .. } => write!(f, "{code}: {}", message.trim()),
+        }
     }
 }

@@ -1,12 +1,79 @@
 //! A run second by second: what all cameras together were answered.
 
+use std::time::Duration;
+
 use vedette_proto::camera_ai::StageTimes;
 
 use crate::{
-    record::{Bins, CameraBin, Measured},
     report::schema::Timeline,
+    schedule::Schedule,
     stats::{Distribution, StageSums},
 };
+
+/// Cuts the measured part into bins of equal length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bins {
+    start: Duration,
+    width: Duration,
+    count: usize,
+}
+
+/// Most bins; runs beyond as many seconds get longer ones.
+const MAX_BINS: u32 = 600;
+
+impl Bins {
+    /// Bins of whole seconds for the measured part of `schedule`.
+    #[must_use]
+    pub fn of(schedule: &Schedule) -> Self {
+        let start = schedule.warmup();
+        let span = schedule.length().max(start + schedule.measured()).saturating_sub(start);
+        let width = Duration::from_secs((span.as_secs_f64() / f64::from(MAX_BINS)).ceil() as u64);
+        let width = width.max(Duration::from_secs(1));
+        let count = (span.as_secs_f64() / width.as_secs_f64()).ceil().max(1.0) as usize;
+        Self { start, width, count }
+    }
+
+    /// How many there are, at least 1.
+    #[must_use]
+    pub fn count(self) -> usize {
+        self.count
+    }
+
+    /// Length of each.
+    #[must_use]
+    pub fn width(self) -> Duration {
+        self.width
+    }
+
+    /// The bin of a measured frame that is due at `offset`.
+    #[must_use]
+    pub fn index(self, offset: Duration) -> usize {
+        let since = offset.saturating_sub(self.start);
+        ((since.as_nanos() / self.width.as_nanos()) as usize).min(self.count - 1)
+    }
+}
+
+/// One camera's frames of one bin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CameraBin {
+    /// Slowest OK answer.
+    pub max: Option<Duration>,
+    /// Frames answered otherwise.
+    pub not_ok: u64,
+    /// Frames without an answer.
+    pub unanswered: u64,
+}
+
+/// A measured answer, for the fleet's timeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// The bin of its frame.
+    pub bin: usize,
+    /// From the intended instant of its frame.
+    pub latency: Duration,
+    /// Whether the outcome was OK.
+    pub ok: bool,
+}
 
 /// The answers of all cameras in each bin.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! Whether a run passed: a pure function of its figures.
 
 use crate::{
-    record::COMPLETE,
     report::schema::{CameraFigures, PercentileLimit},
     stats::Tally,
+    stream::COMPLETE,
 };
 
 /// What a run is held against.
@@ -217,8 +217,9 @@ mod tests {
     use super::*;
     use crate::{
         config::Scenario,
-        record::{CameraRecord, StreamEnd},
+        record::CameraRecord,
         schedule::{Phases, Schedule},
+        stream::StreamEnd,
     };
     use std::{sync::Arc, time::Duration};
     use vedette_proto::camera_ai::{DetectResponse, Outcome};

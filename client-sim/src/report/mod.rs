@@ -29,10 +29,11 @@ use crate::{
     error::SimError,
     machine,
     meter::Usage,
-    record::{CameraBin, CameraResult},
+    record::CameraResult,
     schedule::Phases,
     source::PictureSet,
     stats::{Distribution, StageSums, Tally},
+    timeline::CameraBin,
     validity,
     verdict::{Limits, counted, judge, stream_ends},
 };

@@ -13,7 +13,7 @@ use client_sim::{
     },
     meter::Usage,
     random::{hash, unit},
-    record::{Bins, CameraRecord, CameraResult, StreamEnd},
+    record::{CameraRecord, CameraResult},
     report::{
         self, RunFacts,
         capacity::CapacityReport,
@@ -23,7 +23,8 @@ use client_sim::{
     },
     schedule::{Phases, Schedule},
     source::{Picture, PictureSet},
-    timeline::FleetTimeline,
+    stream::StreamEnd,
+    timeline::{Bins, FleetTimeline},
 };
 use vedette_proto::camera_ai::{DetectResponse, Outcome, ServerInfo, StageTimes};
 
