@@ -37,8 +37,8 @@ EXIT_CANNOT_RUN = 2
 
 COUNTS = {
     CPU: (1, 5, 10, 20, 30, 35, 40),
-    WALL: (20, 40),
-    REAL: (2, 6, 10, 14),
+    WALL: (40,),
+    REAL: (4, 8, 12),
 }
 QUICK_COUNTS = {CPU: (1, 10, 30), WALL: (1, 10, 30), REAL: (1, 4, 8)}
 RUNS = 3
