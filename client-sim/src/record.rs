@@ -16,6 +16,10 @@ use crate::{
     timeline::{Bins, CameraBin, Measured},
 };
 
+/// Shortest time between two gaps of a camera that may both be excused. A stream that does not last that
+/// long is part of an outage that goes on, whatever it answered meanwhile.
+const SETTLED: Duration = Duration::from_secs(1);
+
 /// Where a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FrameState {
@@ -64,6 +68,8 @@ pub struct CameraRecord {
     camera_bins: Vec<CameraBin>,
     gap: Option<Gap>,
     gaps: Vec<Duration>,
+    /// The end of the last gap.
+    back_at: Option<Duration>,
     max_gap: Duration,
     protocol_errors: u64,
     first_protocol_error: Option<String>,
@@ -100,6 +106,7 @@ impl CameraRecord {
             camera_bins: vec![CameraBin::default(); bins.count()],
             gap: None,
             gaps: Vec::new(),
+            back_at: None,
             max_gap,
             protocol_errors: 0,
             first_protocol_error: None,
@@ -194,8 +201,10 @@ impl CameraRecord {
             }
             self.open -= 1;
             self.write_off(k, owed.is_none_or(|accepted| place < accepted));
-            // A server that says what it had read owes answers to that much.
-            if owed.is_none_or(|accepted| place >= accepted) {
+            // A server that says what it had read owes answers to that much, and what was overdue
+            // already was not missed because of the gap.
+            let overdue = offset.saturating_sub(self.lane().intended(k)) > self.slo_max;
+            if owed.is_none_or(|accepted| place >= accepted) && !overdue {
                 gap.open.push(k);
             }
         }
@@ -207,7 +216,9 @@ impl CameraRecord {
         let Some(gap) = self.gap.take() else { return };
         let length = offset.saturating_sub(gap.since);
         self.gaps.push(length);
-        if length > self.max_gap {
+        let settled = self.back_at.is_none_or(|back| gap.since.saturating_sub(back) >= SETTLED);
+        self.back_at = Some(offset);
+        if length > self.max_gap || !settled {
             return;
         }
         let back = self.on_stream.first().copied().unwrap_or(gap.next);
@@ -435,8 +446,8 @@ mod tests {
         assert_eq!((tally.lost, tally.unaccepted, tally.not_sent), (3, 2, 4));
     }
 
-    /// Frames 0 to 2 on a first stream that ends at 2.5 s, of which the server had read `accepted`;
-    /// frame 4 on a second one, answered at 4.1 s: a gap of 1.6 s.
+    /// Frames 0 to 2 on a first stream that ends at 2.05 s, of which the server had read `accepted`;
+    /// frame 4 on a second one, answered at 4.1 s: a gap of 2.05 s. Frame 1 was overdue by then.
     fn reconnected(accepted: Option<u64>, max_gap: Duration) -> CameraFigures {
         let mut record = record(0, 5);
         record.max_gap = max_gap;
@@ -444,7 +455,7 @@ mod tests {
             record.sent(k, at(k), Duration::ZERO);
         }
         record.answered(&answer(0, 0), at(2));
-        record.stream_ended(&shut_down(accepted), Duration::from_millis(2500), 3);
+        record.stream_ended(&shut_down(accepted), Duration::from_millis(2050), 3);
         record.sent(4, at(4), Duration::ZERO);
         record.answered(&answer(4, 0), Duration::from_millis(4100));
         record.answered(&answer(1, 0), Duration::from_millis(4200));
@@ -453,15 +464,28 @@ mod tests {
 
     #[test]
     fn a_gap_is_measured_and_excused_when_it_is_short() {
-        let none = reconnected(None, Duration::from_millis(1599));
+        let none = reconnected(None, Duration::from_millis(2049));
         assert_eq!((none.tally.ok, none.tally.lost, none.tally.not_sent), (2, 2, 1));
-        assert_eq!((none.reconnects, none.gap_max_ms), (1, Some(1600.0)));
+        assert_eq!((none.reconnects, none.gap_max_ms), (1, Some(2050.0)));
         assert_eq!(none.excused, Tally::default());
         assert_eq!(none.protocol_errors, 1, "frame 1 was of the earlier stream");
-        let short = reconnected(None, Duration::from_millis(1600));
-        assert_eq!((short.excused.sent, short.excused.lost, short.excused.not_sent), (2, 2, 1));
+        let short = reconnected(None, Duration::from_millis(2050));
+        assert_eq!((short.excused.sent, short.excused.lost, short.excused.not_sent), (1, 1, 1));
+        // A stream that lasts 0.9 s, then 1 s: the second gap is of the same outage, then of another.
+        for (ended, excused) in [(5900, 1), (6000, 2)] {
+            let mut record = record(0, 9);
+            record.max_gap = Duration::from_secs(2);
+            let ms = Duration::from_millis;
+            record.stream_ended(&shut_down(None), ms(3500), 4);
+            record.sent(5, ms(5000), Duration::ZERO);
+            record.answered(&answer(5, 0), ms(5000));
+            record.stream_ended(&shut_down(None), ms(ended), 6);
+            record.sent(7, ms(7000), Duration::ZERO);
+            record.answered(&answer(7, 0), ms(7001));
+            assert_eq!(record.excused.not_sent, excused, "ended at {ended} ms");
+        }
         // What the server had read it owes an answer to, gap or not.
-        let owed = reconnected(Some(2), Duration::from_secs(2));
+        let owed = reconnected(Some(2), Duration::from_secs(3));
         assert_eq!((owed.tally.lost, owed.tally.unaccepted), (1, 1));
         assert_eq!((owed.excused.lost, owed.excused.unaccepted), (0, 1));
     }

@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(3);
 /// Longest part before it, unless a ramp needs more until all cameras are there.
 const LONGEST_WARMUP: Duration = Duration::from_secs(1);
 
-/// Plays a run's load at its busiest, for at most 3 s, against a server in this process that answers
+/// Plays a run's load at its busiest, for at most 3 s once a ramp is over, against a server in this process that answers
 /// at once. That server's processor time is not in the figures; cameras that misbehave are left out.
 pub async fn run(config: &RunConfig, prepared: &Prepared) -> Result<SelfTestFigures, SimError> {
     let scenario = shortened(&config.scenario);

@@ -1,6 +1,6 @@
 //! Figures of one camera or of the fleet: counts and distributions.
 
-mod histogram;
+pub(crate) mod histogram;
 
 use std::time::Duration;
 

@@ -73,7 +73,7 @@ fn blame(
 
 /// Whether the simulator alone keeps the limits. What it had at 99 % it had at every higher
 /// percentile at least; of lower ones nothing is known.
-fn holds(test: &SelfTestFigures, limits: &Limits) -> bool {
+pub(crate) fn holds(test: &SelfTestFigures, limits: &Limits) -> bool {
     let mut high = limits.percentiles.iter().filter(|limit| limit.percentile >= 99.0);
     test.ok == test.sent
         && test.max_ms.is_some_and(|ms| ms <= limits.slo_max_ms)

@@ -29,6 +29,12 @@ pub struct Instance {
     pub cameras: Option<u32>,
 }
 
+/// Most virtual CPUs of an instance, far above any; with it costs stay within their numbers.
+const MAX_VCPUS: u32 = 10_000;
+
+/// Most cameras of an instance, likewise.
+const MAX_CAMERAS: u32 = 1_000_000;
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct List {
@@ -56,14 +62,14 @@ impl Instance {
         if let Some((key, _)) = empty {
             return Err(format!("instance {name:?}: {key} must be one line of text"));
         }
-        if self.vcpus == 0 {
-            return Err(format!("instance {name:?}: vcpus must be at least 1"));
+        if !(1..=MAX_VCPUS).contains(&self.vcpus) {
+            return Err(format!("instance {name:?}: vcpus must be 1 to {MAX_VCPUS}"));
         }
         if !(self.price_per_hour.is_finite() && self.price_per_hour > 0.0) {
             return Err(format!("instance {name:?}: price_per_hour must be above 0"));
         }
-        if self.cameras == Some(0) {
-            return Err(format!("instance {name:?}: cameras must be at least 1"));
+        if self.cameras.is_some_and(|cameras| !(1..=MAX_CAMERAS).contains(&cameras)) {
+            return Err(format!("instance {name:?}: cameras must be 1 to {MAX_CAMERAS}"));
         }
         Ok(())
     }
@@ -139,13 +145,13 @@ mod tests {
         assert_eq!(parse(GOOD).unwrap().len(), 1);
         for (from, to, part) in [
             ("vcpus", "cpus", "line 3: unknown field `cpus`, expected one of `name`, `vcpus`"),
-            ("vcpus = 2", "vcpus = 0", "instance \"a\": vcpus must be at least 1"),
+            ("vcpus = 2", "vcpus = 0", "instance \"a\": vcpus must be 1 to 10000"),
             ("vcpus = 2", "vcpus = \"two\"", "line 3: invalid type: string \"two\""),
             ("0.1", "-1.0", "price_per_hour must be above 0"),
             ("0.1", "nan", "price_per_hour must be above 0"),
             ("\"USD\"", "\"\"", "currency must be one line of text"),
             ("date = \"2025-01-31\"", "", "missing field `date`"),
-            ("date", "cameras = 0\ndate", "cameras must be at least 1"),
+            ("date", "cameras = 0\ndate", "cameras must be 1 to 1000000"),
             ("[[instance]]", "[[instances]]", "unknown field `instances`"),
             ("name = \"a\"", "name = ", "line 2"),
         ] {

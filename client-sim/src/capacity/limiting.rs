@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::search::Ended;
 use crate::report::{
     capacity::{Limiting, StepFigures, StepRun},
-    schema::Verdict,
+    schema::{SelfTestFigures, Verdict},
 };
 
 /// Share of the time from which a server's workers count as used up. A queue in front of them needs some
@@ -24,6 +24,9 @@ const DISTURBED: f64 = 0.05;
 /// Share of a network link's speed from which pictures alone count as filling it: headers, the packets'
 /// own overhead and uneven arrival take the rest.
 const LINK_BUSY: f64 = 0.85;
+
+/// What a limit is called that is the simulator's own.
+pub const SIMULATOR: &str = "simulator-cpu";
 
 /// What a decision is made from.
 #[derive(Debug)]
@@ -46,6 +49,8 @@ pub struct Facts<'a> {
     pub link_mbit_per_s: Option<f64>,
     /// Why the server's metrics could not be had; `None` when they could.
     pub no_metrics: Option<&'a str>,
+    /// The simulator against a server that answers at once, when even so it did not keep the limits.
+    pub self_test: Option<&'a SelfTestFigures>,
 }
 
 /// Decides what ran out first.
@@ -61,8 +66,17 @@ pub fn limiting(facts: &Facts<'_>) -> Limiting {
             );
             return of("unknown", why);
         }
-        Some(Ended::Simulator) => return of("simulator-cpu", simulator(facts)),
+        Some(Ended::Simulator) => return of(SIMULATOR, simulator(facts)),
         Some(Ended::Slo) | None => {}
+    }
+    if let Some(test) = facts.self_test {
+        let why = format!(
+            "against a server that answers at once the simulator itself did not keep the limits \
+             with {} cameras: slowest answer {:.1} ms",
+            test.cameras,
+            test.max_ms.unwrap_or(f64::INFINITY)
+        );
+        return of(SIMULATOR, why);
     }
     let Some(load) = Load::at_the_limit(facts) else {
         return of("unknown", "nothing was measured at the limit".to_owned());
@@ -203,10 +217,22 @@ mod tests {
             server_takes: None,
             link_mbit_per_s: Some(100.0),
             no_metrics: None,
+            self_test: None,
         };
         change(&mut facts);
         limiting(&facts)
     }
+
+    /// A simulator that is too slow by itself.
+    const ALONE: SelfTestFigures = SelfTestFigures {
+        cameras: 40,
+        seconds: 3.0,
+        sent: 1200,
+        ok: 1200,
+        p99_ms: Some(90.0),
+        max_ms: Some(150.0),
+        cpu_cores: 1.0,
+    };
 
     #[test]
     fn the_figures_decide() {
@@ -222,6 +248,7 @@ mod tests {
         assert_eq!(resource(run(None, None, 0.1, 500.0), |f| f.link_mbit_per_s = None), "unknown");
         assert_eq!(resource(busy(), |facts| facts.ended = Some(Ended::Simulator)), "simulator-cpu");
         assert_eq!(resource(busy(), |facts| facts.ended = Some(Ended::MaxCameras)), "unknown");
+        assert_eq!(resource(busy(), |facts| facts.self_test = Some(&ALONE)), SIMULATOR);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use self::{
     plan::Plan,
     progress::Progress,
     runner::{Interrupt, Runner},
-    search::{Ended, Rules},
+    search::Rules,
     summary::Surroundings,
 };
 use crate::{
@@ -116,11 +116,12 @@ pub async fn find(
     {
         return Err(error);
     }
-    let self_test = match stopped {
+    let self_tests = match stopped {
         // Whoever stops it does not want to wait.
         Some(Stopped::ByHand) => None,
-        _ => runner.unless_stopped(self_test(config, &prepared, &book)).await.flatten(),
+        _ => runner.unless_stopped(self_tests(config, &prepared, &book)).await,
     };
+    let self_tests = self_tests.unwrap_or_default();
     let surroundings = Surroundings {
         config,
         prepared: &prepared,
@@ -129,16 +130,16 @@ pub async fn find(
         same_machine,
         no_metrics: runner.no_metrics().map(str::to_owned),
         stopped_by: matches!(stopped, Some(Stopped::Time)).then_some("time"),
-        self_test,
     };
     // The bar goes before the result comes.
     drop(runner);
     let begun = |search: &&search::Search| config.phases.len() == 1 || !search.steps.is_empty();
-    let searches = book.searches().iter().zip(&config.phases);
-    let reports = searches.filter(|(search, _)| begun(search));
+    let tested = self_tests.into_iter().chain(std::iter::repeat(None));
+    let searches = book.searches().iter().zip(&config.phases).zip(tested);
+    let reports = searches.filter(|((search, _), _)| begun(search));
     Ok(Findings {
         reports: reports
-            .map(|(search, &phases)| surroundings.report(&book, phases, search))
+            .map(|((search, &phases), test)| surroundings.report(&book, phases, search, test))
             .collect(),
         sweep: config.sweep,
         spent_state: config.state.clone().filter(|_| stopped.is_none()),
@@ -147,25 +148,29 @@ pub async fn find(
     })
 }
 
-/// The simulator against a server that answers at once, with the largest fleet tried. A search is not lost
-/// with it.
-async fn self_test(
+/// The simulator against a server that answers at once, for each search with one camera more than it found:
+/// that many it must be able to play for the result to be the server's. A search is not lost with it.
+async fn self_tests(
     config: &CapacityConfig,
     prepared: &run::Prepared,
     book: &Book,
-) -> Option<SelfTestFigures> {
-    let cameras = book.searches().iter().map(search::Search::largest_tried).max();
-    let cameras = cameras.filter(|cameras| *cameras > 0)?;
-    let mut run = config.run.clone();
-    run.scenario.phases = config.phases[0];
-    run.scenario.groups[0].cameras = cameras;
-    match self_test::run(&run, prepared).await {
-        Ok(figures) => Some(figures),
-        Err(error) => {
-            crate::say(&format!("no self-test: {error}"));
-            None
+) -> Vec<Option<SelfTestFigures>> {
+    let mut tests = Vec::new();
+    for (search, &phases) in book.searches().iter().zip(&config.phases) {
+        if search.steps.is_empty() {
+            tests.push(None);
+            continue;
         }
+        let mut run = config.run.clone();
+        run.scenario.phases = phases;
+        run.scenario.groups[0].cameras = search.knowledge().found.unwrap_or(0) + 1;
+        let test = self_test::run(&run, prepared).await;
+        if let Err(error) = &test {
+            crate::say(&format!("no self-test: {error}"));
+        }
+        tests.push(test.ok());
     }
+    tests
 }
 
 /// The rules, with no more cameras than the server takes (0 = it does not say): beyond that it only refuses.
@@ -241,7 +246,7 @@ impl Findings {
         let of = |report: &CapacityReport| {
             if report.found.is_some_and(|found| found >= enough) {
                 Answer::Held
-            } else if report.complete && report.ended_by != Ended::Simulator.name() {
+            } else if report.complete && report.limiting.resource != limiting::SIMULATOR {
                 Answer::NotHeld
             } else {
                 Answer::Unknown

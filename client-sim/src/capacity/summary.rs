@@ -18,6 +18,8 @@ use crate::{
     },
     run::Prepared,
     schedule::Phases,
+    validity::holds,
+    verdict::Limits,
 };
 
 /// What a report holds besides the search.
@@ -33,12 +35,16 @@ pub(super) struct Surroundings<'a> {
     pub(super) no_metrics: Option<String>,
     /// What stopped the searches, if anything did.
     pub(super) stopped_by: Option<&'static str>,
-    /// What the simulator can do by itself.
-    pub(super) self_test: Option<SelfTestFigures>,
 }
 
 impl Surroundings<'_> {
-    pub(super) fn report(&self, book: &Book, phases: Phases, search: &Search) -> CapacityReport {
+    pub(super) fn report(
+        &self,
+        book: &Book,
+        phases: Phases,
+        search: &Search,
+        self_test: Option<SelfTestFigures>,
+    ) -> CapacityReport {
         let (run, rules) = (&self.config.run, search.rules);
         let ended = match search.next() {
             Next::Done(ended) => Some(ended),
@@ -46,6 +52,7 @@ impl Surroundings<'_> {
         };
         let known = search.knowledge();
         let server = self.prepared.server.clone().map(ServerFigures::from);
+        let limits = self.limits();
         let facts = Facts {
             ended,
             found: known.found.unwrap_or(0),
@@ -56,14 +63,10 @@ impl Surroundings<'_> {
             server_takes: server.as_ref().map(|server| server.max_cameras),
             link_mbit_per_s: link_mbit_per_s(),
             no_metrics: self.no_metrics.as_deref(),
+            self_test: self_test.as_ref().filter(|test| !holds(test, &limits)),
         };
         let start = start(phases);
         let group = &run.scenario.groups[0];
-        let limit = |&(percentile, limit): &(f64, std::time::Duration)| PercentileLimit {
-            percentile,
-            limit_ms: crate::clock::millis(limit),
-            ms: None,
-        };
         CapacityReport {
             schema_version: SCHEMA_VERSION,
             kind: KIND_CAPACITY.to_owned(),
@@ -83,9 +86,9 @@ impl Surroundings<'_> {
             seconds: run.scenario.measured.as_secs_f64(),
             warmup_seconds: run.scenario.warmup.as_secs_f64(),
             repeats: rules.repeats,
-            slo_max_ms: crate::clock::millis(run.slo.max),
-            slo_percentiles: run.slo.percentiles.iter().map(limit).collect(),
-            min_answered_ratio: run.slo.min_answered_ratio,
+            slo_max_ms: limits.slo_max_ms,
+            slo_percentiles: limits.percentiles,
+            min_answered_ratio: limits.min_answered_ratio,
             found: known.found,
             sure: known.sure,
             refuted: known.refuted,
@@ -97,9 +100,24 @@ impl Surroundings<'_> {
                 .to_owned(),
             limiting: limiting(&facts),
             steps: search.steps.clone(),
-            self_test: self.self_test.clone(),
+            self_test,
             cost: self.prices.costs(known.found.unwrap_or(0), self.vcpus(server.as_ref())),
             server,
+        }
+    }
+
+    /// What every run of the searches is held against.
+    fn limits(&self) -> Limits {
+        let slo = &self.config.run.slo;
+        let limit = |&(percentile, limit): &(f64, std::time::Duration)| PercentileLimit {
+            percentile,
+            limit_ms: crate::clock::millis(limit),
+            ms: None,
+        };
+        Limits {
+            slo_max_ms: crate::clock::millis(slo.max),
+            percentiles: slo.percentiles.iter().map(limit).collect(),
+            min_answered_ratio: slo.min_answered_ratio,
         }
     }
 

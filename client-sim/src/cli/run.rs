@@ -68,7 +68,7 @@ pub(super) struct RunArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum SelfTestArg {
-    /// After a run that failed
+    /// After a run that failed for slow answers
     OnFail,
     /// After every run
     Always,

@@ -99,7 +99,7 @@ pub struct Reconnect {
 /// itself could have kept the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SelfTest {
-    /// After a run that failed.
+    /// After a run that failed for slow answers.
     OnFail,
     /// After every run.
     Always,

@@ -71,7 +71,7 @@ pub struct CapacityReport {
     pub limiting: Limiting,
     /// Every step in the order tried.
     pub steps: Vec<StepFigures>,
-    /// The simulator against a server that answers at once, with the largest fleet tried.
+    /// The simulator against a server that answers at once, with one camera more than was found.
     pub self_test: Option<SelfTestFigures>,
     /// What the result costs; empty when no price was given.
     pub cost: Vec<CostFigures>,

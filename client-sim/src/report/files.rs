@@ -130,10 +130,15 @@ fn consistent(report: &Report) -> Result<(), String> {
     let wrong = report.per_camera.iter().find(|camera| {
         more(&camera.excused, &camera.tally) || more(&camera.warmup_excused, &camera.warmup)
     });
-    match wrong {
-        Some(camera) => Err(format!("{} excuses more frames than it missed", camera.camera_id)),
-        None => Ok(()),
+    if let Some(camera) = wrong {
+        return Err(format!("{} excuses more frames than it missed", camera.camera_id));
     }
+    let figures = &report.figures;
+    let ordered = figures.min_ms <= figures.mean_ms && figures.mean_ms <= figures.max_ms;
+    if !ordered || figures.min_ms < Some(0.0) && figures.min_ms.is_some() {
+        return Err("not a report: its fastest, mean and slowest answer are in no order".to_owned());
+    }
+    Ok(())
 }
 
 /// Writes a document as a page.

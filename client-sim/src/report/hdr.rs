@@ -13,6 +13,7 @@ use hdrhistogram::{
 };
 
 use super::schema::Report;
+use crate::stats::histogram::MAX_TEXT;
 
 /// Version of the format, as logs state it.
 const FORMAT: &str = "1.3";
@@ -45,15 +46,19 @@ impl Interval {
         })
     }
 
+    fn end(&self) -> Duration {
+        self.start.saturating_add(self.length)
+    }
+
     /// Whether there was a time at which both were taken.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
-        self.start < other.start + other.length && other.start < self.start + self.length
+        self.start < other.end() && other.start < self.end()
     }
 
     /// Adds another one: the length then reaches from the first beginning to the last end.
     pub fn add(&mut self, other: &Self) -> Result<(), String> {
-        let end = (self.start + self.length).max(other.start + other.length);
+        let end = self.end().max(other.end());
         self.start = self.start.min(other.start);
         self.length = end.saturating_sub(self.start);
         self.histogram
@@ -63,6 +68,9 @@ impl Interval {
 }
 
 fn decoded(text: &str) -> Result<Histogram<u64>, String> {
+    if text.len() > MAX_TEXT {
+        return Err(format!("a histogram of more than {MAX_TEXT} characters"));
+    }
     let bytes = BASE64.decode(text).map_err(|error| format!("not base64: {error}"))?;
     let mut histogram: Histogram<u64> = Deserializer::new()
         .deserialize(&mut bytes.as_slice())
@@ -144,8 +152,8 @@ const YEAR: Duration = Duration::from_hours(365 * 24);
 
 fn since_epoch(at: Duration, base: Option<Duration>, start: Option<Duration>) -> Duration {
     match (base, start) {
-        (Some(base), _) => base + at,
-        (None, Some(start)) if at + YEAR < start => start + at,
+        (Some(base), _) => base.saturating_add(at),
+        (None, Some(start)) if at.saturating_add(YEAR) < start => start.saturating_add(at),
         (None, _) => at,
     }
 }

@@ -70,8 +70,11 @@ fn head(text: &mut String, report: &Report) -> fmt::Result {
         let (name, streams) = (rogue.behaviour.name(), counted(rogue.streams, "stream"));
         writeln!(
             text,
-            "rogue     {clients} ({name}): {streams}, sent {}, answered {}, ok {}",
-            rogue.sent, rogue.answered, rogue.ok
+            "rogue     {clients} ({name}): {streams}, sent {}, answered {}, ok {}{}",
+            rogue.sent,
+            rogue.answered,
+            rogue.ok,
+            if rogue.streams == 0 { "; none of them got in" } else { "" }
         )?;
     }
     writeln!(text)

@@ -13,7 +13,7 @@ use super::{Distribution, Figures, MAX_TRACKED_US};
 
 /// Longest text taken, in characters. A latency histogram has at most 20 thousand buckets, each of
 /// at most 9 bytes, deflated, in base64: more than this is no histogram of this tool.
-const MAX_TEXT: usize = 4 << 20;
+pub(crate) const MAX_TEXT: usize = 4 << 20;
 
 impl Distribution {
     /// The buckets in microseconds as an `HdrHistogram`: V2 format, deflated, in base64.

@@ -146,9 +146,11 @@ fn a_part_that_says_nothing_makes_the_whole_say_nothing() {
 #[test]
 fn groups_of_a_name_are_one_when_they_are_alike() {
     let story = |name, fps| Story { groups: vec![(name, 2, fps)], ..Story::new(0, 3) };
-    let [gate, also_gate, fast_gate, roof] =
+    let [gate, mut also_gate, fast_gate, roof] =
         [("gate", 10.0), ("gate", 10.0), ("gate", 20.0), ("roof", 10.0)]
             .map(|(name, fps)| story(name, fps).report());
+    // Two processes play two seeds; the same report twice is a mistake.
+    also_gate.seed += 1;
     let whole = merged(&[gate, also_gate, fast_gate, roof], false).unwrap();
     let groups: Vec<_> =
         whole.groups.iter().map(|group| (group.name.as_str(), group.cameras)).collect();
@@ -198,7 +200,13 @@ fn the_command_line_judges_the_whole_and_merges_logs() {
 
 #[test]
 fn a_merged_report_has_a_page() {
-    let whole = merged(&[samples::failing(), samples::failing()], false).unwrap();
+    let same = merged(&[samples::failing(), samples::failing()], false).unwrap_err();
+    assert!(same.ends_with("are the same report"), "{same}");
+    let thinned = Report { per_camera: Vec::new(), seed: 98, ..samples::failing() };
+    let thinned = merged(&[samples::failing(), thinned], false).unwrap_err();
+    assert!(thinned.ends_with("its cameras do not add up to its totals"), "{thinned}");
+    let other = Report { seed: 99, ..samples::failing() };
+    let whole = merged(&[samples::failing(), other], false).unwrap();
     let page = client_sim::report::html::render(&client_sim::report::html::Document::Run(&whole));
     assert!(page.contains("64 cameras") && page.contains("sim-0001@2"));
 }

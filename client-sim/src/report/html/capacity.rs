@@ -139,8 +139,9 @@ fn headline(report: &CapacityReport) -> Vec<Kpi<'static>> {
     let at_found = report.steps.iter().filter(|step| step.cameras == found);
     let slowest = median(at_found.flat_map(runs_of).map(|run| run.max_ms));
     let runs: usize = report.steps.iter().map(|step| step.runs.len()).sum();
-    let cheapest =
-        report.cost.iter().min_by(|a, b| a.per_camera_month.total_cmp(&b.per_camera_month));
+    // Only what was measured stands among the figures; the table has the scaled ones.
+    let measured = report.cost.iter().filter(|cost| cost.measured);
+    let cheapest = measured.min_by(|a, b| a.per_camera_month.total_cmp(&b.per_camera_month));
     vec![
         kpi(
             "Cameras held",

@@ -35,11 +35,15 @@ pub struct Options {
 /// The report of the whole, judged anew; or, in one line, why there cannot be one.
 pub fn merge(parts: &[Part<'_>], options: &Options) -> Result<Report, String> {
     let first = parts.first().ok_or("there is nothing to merge")?;
-    for part in parts {
+    for (index, part) in parts.iter().enumerate() {
         same_kind(first, part)?;
+        if let Some(twin) = parts[..index].iter().find(|other| other.report == part.report) {
+            return Err(format!("{} and {} are the same report", twin.name, part.name));
+        }
     }
     let places = time::Places::of(parts, options.allow_disjoint)?;
     let latency = latency(parts)?;
+    parts.iter().try_for_each(adds_up)?;
     let mut report = Report {
         schema_version: SCHEMA_VERSION,
         kind: KIND_RUN.to_owned(),
@@ -85,6 +89,17 @@ pub fn merge(parts: &[Part<'_>], options: &Options) -> Result<Report, String> {
     report.per_camera = places.cameras(parts, &names);
     settle(&mut report, parts);
     Ok(report)
+}
+
+/// Whether a part's cameras, by which the whole is judged, are all there.
+fn adds_up(part: &Part<'_>) -> Result<(), String> {
+    let report = part.report;
+    let tally = added(report.per_camera.iter().map(|camera| &camera.tally));
+    let over_slo: u64 = report.per_camera.iter().map(|camera| camera.over_slo).sum();
+    if tally == report.tally && over_slo == report.over_slo {
+        return Ok(());
+    }
+    Err(format!("{}: its cameras do not add up to its totals", part.name))
 }
 
 /// Whether two parts were held against the same limits, and can be laid beside each other.
@@ -161,8 +176,13 @@ fn settle(report: &mut Report, parts: &[Part<'_>]) {
     let reached =
         stopped.map(|part| part.report.timeline.ok.len() as f64 * part.report.timeline.bin_seconds);
     let judgement: Judgement = judge(&report.per_camera, &limits, reached.reduce(f64::min));
-    let (verdict, mut reasons) =
-        validity::settle(&judgement, &report.simulator, &limits, report.over_slo);
+    // One part's simulator explains nothing about another part's slow answers.
+    let sound = |part: &Part<'_>| part.report.verdict == Verdict::Fail && part.report.over_slo > 0;
+    let (verdict, mut reasons) = if parts.iter().any(sound) {
+        (Verdict::Fail, judgement.reasons())
+    } else {
+        validity::settle(&judgement, &report.simulator, &limits, report.over_slo)
+    };
     let invalid: Vec<String> = parts
         .iter()
         .filter(|part| part.report.verdict == Verdict::Invalid)

@@ -109,7 +109,10 @@ fn shift<T: Clone + Default>(list: &mut Vec<T>, offset: usize, length: usize) {
     }
 }
 
-/// Whether there was a time at which all parts ran.
+/// Least share of the shortest part during which all parts ran: what is merged is judged as one fleet.
+const TOGETHER: f64 = 0.5;
+
+/// Whether all parts ran together for long enough.
 fn overlapping(parts: &[Part<'_>], after: impl Fn(&Part<'_>) -> f64) -> Result<(), String> {
     let last = parts.iter().max_by(|a, b| after(a).total_cmp(&after(b)));
     let end = |part: &Part<'_>| after(part) + part.report.seconds;
@@ -122,6 +125,17 @@ fn overlapping(parts: &[Part<'_>], after: impl Fn(&Part<'_>) -> f64) -> Result<(
             after(last) - end(first),
             first.name
         )),
+        (Some(last), Some(first)) => {
+            let shortest = parts.iter().map(|part| part.report.seconds).fold(f64::MAX, f64::min);
+            let together = end(first) - after(last);
+            if together >= TOGETHER * shortest {
+                return Ok(());
+            }
+            Err(format!(
+                "all parts ran together for {together:.1} s only, less than half of the shortest \
+                 one; --allow-disjoint merges them all the same"
+            ))
+        }
         _ => Ok(()),
     }
 }
