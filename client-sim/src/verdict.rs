@@ -1,7 +1,9 @@
 //! Whether a run passed: a pure function of its figures.
 
 use crate::{
-    report::schema::{CameraFigures, PercentileLimit},
+    clock::millis,
+    config::Slo,
+    report::schema::{CameraFigures, PercentileLimit, Report},
     stats::Tally,
     stream::COMPLETE,
 };
@@ -15,6 +17,33 @@ pub struct Limits {
     pub percentiles: Vec<PercentileLimit>,
     /// Share of the sent frames, in total and of each camera, that must be answered OK, 0.0 to 1.0.
     pub min_answered_ratio: f64,
+}
+
+impl Limits {
+    /// Those of `slo`; `measured` tells what a percentile was, in milliseconds.
+    #[must_use]
+    pub fn of(slo: &Slo, measured: impl Fn(f64) -> Option<f64>) -> Self {
+        let percentile = |&(percentile, limit)| PercentileLimit {
+            percentile,
+            limit_ms: millis(limit),
+            ms: measured(percentile),
+        };
+        Self {
+            slo_max_ms: millis(slo.max),
+            percentiles: slo.percentiles.iter().map(percentile).collect(),
+            min_answered_ratio: slo.min_answered_ratio,
+        }
+    }
+
+    /// Those that a report names.
+    #[must_use]
+    pub fn of_report(report: &Report) -> Self {
+        Self {
+            slo_max_ms: report.slo_max_ms,
+            percentiles: report.slo_percentiles.clone(),
+            min_answered_ratio: report.min_answered_ratio,
+        }
+    }
 }
 
 /// Ways in which streams ended that a verdict names; the report lists all.

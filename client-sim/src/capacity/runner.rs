@@ -255,11 +255,7 @@ fn verdict(report: &Report, cut_short: bool) -> (Verdict, Vec<String>) {
     if !cut_short {
         return (report.verdict, report.reasons.clone());
     }
-    let limits = Limits {
-        slo_max_ms: report.slo_max_ms,
-        percentiles: report.slo_percentiles.clone(),
-        min_answered_ratio: report.min_answered_ratio,
-    };
+    let limits = Limits::of_report(report);
     let mut cameras = report.per_camera.clone();
     for camera in &mut cameras {
         // Due at the moment of the cut and not yet sent says nothing about anybody.

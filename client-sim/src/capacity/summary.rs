@@ -13,7 +13,7 @@ use crate::{
     report::{
         capacity::{CapacityReport, KIND_CAPACITY},
         pictures,
-        schema::{MachineFigures, PercentileLimit, SCHEMA_VERSION, SelfTestFigures, ServerFigures},
+        schema::{MachineFigures, SCHEMA_VERSION, SelfTestFigures, ServerFigures},
         shared_connections, start,
     },
     run::Prepared,
@@ -52,7 +52,7 @@ impl Surroundings<'_> {
         };
         let known = search.knowledge();
         let server = self.prepared.server.clone().map(ServerFigures::from);
-        let limits = self.limits();
+        let limits = Limits::of(&run.slo, |_| None);
         let facts = Facts {
             ended,
             found: known.found.unwrap_or(0),
@@ -103,21 +103,6 @@ impl Surroundings<'_> {
             self_test,
             cost: self.prices.costs(known.found.unwrap_or(0), self.vcpus(server.as_ref())),
             server,
-        }
-    }
-
-    /// What every run of the searches is held against.
-    fn limits(&self) -> Limits {
-        let slo = &self.config.run.slo;
-        let limit = |&(percentile, limit): &(f64, std::time::Duration)| PercentileLimit {
-            percentile,
-            limit_ms: crate::clock::millis(limit),
-            ms: None,
-        };
-        Limits {
-            slo_max_ms: crate::clock::millis(slo.max),
-            percentiles: slo.percentiles.iter().map(limit).collect(),
-            min_answered_ratio: slo.min_answered_ratio,
         }
     }
 

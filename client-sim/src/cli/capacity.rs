@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     capacity::search::Rules,
-    config::{CapacityConfig, Command, JsonTarget, Pricing, RunConfig, Scenario, SelfTest},
+    config::{CapacityConfig, Command, JsonTarget, Pricing, RunConfig, SelfTest},
 };
 
 /// How long answers are waited for after a camera's last frame; longer when the limit is.
@@ -126,12 +126,8 @@ impl TryFrom<CapacityArgs> for CapacityConfig {
         }
         let (fleet, sweep) = (args.fleet, !args.phases.is_empty());
         let phases = if sweep { fleet.sweep(&args.phases)? } else { vec![fleet.phases()?] };
-        let mut scenario = Scenario::uniform(args.from, fleet.fps, args.warmup, args.seconds);
-        (scenario.phases, scenario.seed) = (phases[0], args.seed);
-        for group in &mut scenario.groups {
-            (group.jitter, group.pictures) = (fleet.jitter()?, fleet.pictures());
-            group.budget_ms = fleet.budget_ms;
-        }
+        let mut scenario = fleet.scenario(args.from, phases[0], args.warmup, args.seconds)?;
+        scenario.seed = args.seed;
         let slo = crate::config::Slo::from(args.slo);
         let run = RunConfig {
             target: args.server.into(),
@@ -170,6 +166,7 @@ impl TryFrom<CapacityArgs> for CapacityConfig {
 mod tests {
     use super::super::{Parsed, parse};
     use super::*;
+    use crate::config::Scenario;
     use crate::schedule::Phases;
 
     fn config(more: &[&str]) -> CapacityConfig {

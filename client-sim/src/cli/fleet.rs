@@ -139,15 +139,16 @@ pub(super) struct SloArgs {
 }
 
 impl FleetArgs {
-    /// The flags' scenario for `cameras` cameras.
+    /// The flags' scenario for `cameras` cameras that start as `phases` say.
     pub(super) fn scenario(
         &self,
         cameras: u32,
+        phases: Phases,
         warmup: Duration,
         measured: Duration,
     ) -> Result<Scenario, String> {
         let mut scenario = Scenario::uniform(cameras, self.fps, warmup, measured);
-        scenario.phases = self.phases()?;
+        scenario.phases = phases;
         for group in &mut scenario.groups {
             (group.jitter, group.pictures) = (self.jitter()?, self.pictures());
             group.budget_ms = self.budget_ms;
@@ -192,7 +193,7 @@ impl FleetArgs {
         }
     }
 
-    pub(super) fn jitter(&self) -> Result<Duration, String> {
+    fn jitter(&self) -> Result<Duration, String> {
         let period = Duration::from_secs_f64(1.0 / self.fps);
         if self.jitter_ms < period {
             return Ok(self.jitter_ms);
@@ -200,7 +201,7 @@ impl FleetArgs {
         Err(format!("--jitter-ms: must be less than a frame period, {:.1} ms", 1e3 / self.fps))
     }
 
-    pub(super) fn pictures(&self) -> PictureSource {
+    fn pictures(&self) -> PictureSource {
         match (&self.images, &self.video) {
             (Some(dir), _) => PictureSource::Folder(dir.clone()),
             (None, Some(path)) => PictureSource::Video { path: path.clone(), size: self.size },

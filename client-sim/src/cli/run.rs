@@ -52,7 +52,7 @@ pub(super) struct RunArgs {
     /// When to play the same load against a server that answers at once, to see whether this
     /// simulator could have kept the limits itself
     #[arg(long, value_enum, default_value = "on-fail", value_name = "WHEN")]
-    self_test: SelfTestArg,
+    self_test: SelfTest,
     /// Write the report as JSON to this file; "-" = standard output
     #[arg(long, value_name = "FILE")]
     json: Option<JsonTarget>,
@@ -66,31 +66,11 @@ pub(super) struct RunArgs {
     quiet: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum SelfTestArg {
-    /// After a run that failed for slow answers
-    OnFail,
-    /// After every run
-    Always,
-    /// Not at all
-    Never,
-}
-
-impl From<SelfTestArg> for SelfTest {
-    fn from(arg: SelfTestArg) -> Self {
-        match arg {
-            SelfTestArg::OnFail => Self::OnFail,
-            SelfTestArg::Always => Self::Always,
-            SelfTestArg::Never => Self::Never,
-        }
-    }
-}
-
 impl RunArgs {
     fn scenario(&self) -> Result<Scenario, String> {
         let mut scenario = match &self.scenario {
             Some(path) => read_scenario(path)?,
-            None => self.fleet.scenario(self.cameras, WARMUP, MEASURED)?,
+            None => self.fleet.scenario(self.cameras, self.fleet.phases()?, WARMUP, MEASURED)?,
         };
         scenario.measured = self.seconds.unwrap_or(scenario.measured);
         scenario.warmup = self.warmup.unwrap_or(scenario.warmup);
@@ -111,7 +91,7 @@ impl TryFrom<RunArgs> for (RunConfig, Outputs) {
             reconnect: args.link.reconnect(),
             drain: args.drain_seconds,
             slo: args.slo.into(),
-            self_test: args.self_test.into(),
+            self_test: args.self_test,
             quiet: args.quiet,
             threads: usize::from(args.link.threads),
         };

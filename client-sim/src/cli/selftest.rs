@@ -55,7 +55,9 @@ impl TryFrom<SelfTestArgs> for (RunConfig, Option<JsonTarget>) {
     type Error = String;
 
     fn try_from(args: SelfTestArgs) -> Result<Self, String> {
-        let mut scenario = args.fleet.scenario(args.cameras, args.warmup, args.seconds)?;
+        let fleet = &args.fleet;
+        let mut scenario =
+            fleet.scenario(args.cameras, fleet.phases()?, args.warmup, args.seconds)?;
         scenario.seed = args.seed;
         // The test puts its own server's address here.
         let addr = ServerAddr::default();

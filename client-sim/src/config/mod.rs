@@ -97,7 +97,7 @@ pub struct Reconnect {
 
 /// When a run plays its load against a server that answers at once, to see whether the simulator
 /// itself could have kept the limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SelfTest {
     /// After a run that failed for slow answers.
     OnFail,

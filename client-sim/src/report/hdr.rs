@@ -7,13 +7,13 @@ use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use hdrhistogram::{
     Histogram,
     serialization::{
-        Deserializer, Serializer as _, V2DeflateSerializer,
+        Serializer as _, V2DeflateSerializer,
         interval_log::{IntervalLogIterator, LogEntry},
     },
 };
 
 use super::schema::Report;
-use crate::stats::histogram::MAX_TEXT;
+use crate::stats::histogram::{bounded, decode};
 
 /// Version of the format, as logs state it.
 const FORMAT: &str = "1.3";
@@ -68,13 +68,7 @@ impl Interval {
 }
 
 fn decoded(text: &str) -> Result<Histogram<u64>, String> {
-    if text.len() > MAX_TEXT {
-        return Err(format!("a histogram of more than {MAX_TEXT} characters"));
-    }
-    let bytes = BASE64.decode(text).map_err(|error| format!("not base64: {error}"))?;
-    let mut histogram: Histogram<u64> = Deserializer::new()
-        .deserialize(&mut bytes.as_slice())
-        .map_err(|error| format!("no histogram: {error}"))?;
+    let mut histogram: Histogram<u64> = decode(bounded(text)?)?;
     // Logs of other tools may hold larger values than the first of them.
     histogram.auto(true);
     Ok(histogram)

@@ -18,9 +18,9 @@ use std::{fs, time::Duration};
 use vedette_proto::camera_ai::ServerInfo;
 
 use self::schema::{
-    CameraFigures, GroupFigures, KIND_RUN, LatenessFigures, PercentileLimit, PictureFigures,
-    ReconnectFigures, Report, RogueFigures, SCHEMA_VERSION, SelfTestFigures, SimulatorFigures,
-    StreamEndFigures, Timeline, Verdict, WarmupFigures,
+    CameraFigures, GroupFigures, KIND_RUN, LatenessFigures, PictureFigures, ReconnectFigures,
+    Report, RogueFigures, SCHEMA_VERSION, SelfTestFigures, SimulatorFigures, StreamEndFigures,
+    Timeline, Verdict, WarmupFigures,
 };
 use crate::{
     camera::Load,
@@ -70,15 +70,11 @@ pub struct RunFacts<'a> {
 #[must_use]
 pub fn make(facts: &RunFacts<'_>) -> Report {
     let config = facts.config;
-    let (scenario, slo) = (&config.scenario, &config.slo);
+    let scenario = &config.scenario;
     let sums = Sums::of(facts.cameras.iter());
     let per_camera = cameras(facts);
     let figures = sums.latency.figures();
-    let limits = Limits {
-        slo_max_ms: millis(slo.max),
-        percentiles: percentile_limits(config, &sums.latency),
-        min_answered_ratio: slo.min_answered_ratio,
-    };
+    let limits = Limits::of(&config.slo, |percentile| sums.latency.at_percentile(percentile));
     let stopped = facts.interrupted_after.map(|after| after.as_secs_f64());
     let judgement = judge(&per_camera, &limits, stopped);
     let over_slo = per_camera.iter().map(|camera| camera.over_slo).sum();
@@ -162,15 +158,6 @@ pub(crate) fn shared_connections(connections: Connections) -> Option<u32> {
         Connections::PerCamera => None,
         Connections::Shared(count) => Some(count),
     }
-}
-
-fn percentile_limits(config: &RunConfig, latency: &Distribution) -> Vec<PercentileLimit> {
-    let limit = |&(percentile, limit)| PercentileLimit {
-        percentile,
-        limit_ms: millis(limit),
-        ms: latency.at_percentile(percentile),
-    };
-    config.slo.percentiles.iter().map(limit).collect()
 }
 
 fn cameras(facts: &RunFacts<'_>) -> Vec<CameraFigures> {

@@ -5,7 +5,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use hdrhistogram::{
-    Histogram,
+    Counter, Histogram,
     serialization::{Deserializer, Serializer as _, V2DeflateSerializer},
 };
 
@@ -13,7 +13,23 @@ use super::{Distribution, Figures, MAX_TRACKED_US};
 
 /// Longest text taken, in characters. A latency histogram has at most 20 thousand buckets, each of
 /// at most 9 bytes, deflated, in base64: more than this is no histogram of this tool.
-pub(crate) const MAX_TEXT: usize = 4 << 20;
+const MAX_TEXT: usize = 4 << 20;
+
+/// The text of a histogram, if it is not too long to be one.
+pub(crate) fn bounded(text: &str) -> Result<&str, String> {
+    if text.len() > MAX_TEXT {
+        return Err(format!("a histogram of more than {MAX_TEXT} characters"));
+    }
+    Ok(text)
+}
+
+/// Reads a histogram of any bounds; [`bounded`] comes before.
+pub(crate) fn decode<T: Counter>(text: &str) -> Result<Histogram<T>, String> {
+    let bytes = BASE64.decode(text).map_err(|error| format!("not base64: {error}"))?;
+    Deserializer::new()
+        .deserialize(&mut bytes.as_slice())
+        .map_err(|error| format!("no histogram: {error}"))
+}
 
 impl Distribution {
     /// The buckets in microseconds as an `HdrHistogram`: V2 format, deflated, in base64.
@@ -30,13 +46,7 @@ impl Distribution {
     /// Reads what [`Self::to_base64`] wrote. Extremes and mean are the buckets', so right to the
     /// histogram's precision.
     pub fn from_base64(text: &str) -> Result<Self, String> {
-        if text.len() > MAX_TEXT {
-            return Err(format!("a histogram of more than {MAX_TEXT} characters"));
-        }
-        let bytes = BASE64.decode(text.trim()).map_err(|error| format!("not base64: {error}"))?;
-        let histogram: Histogram<u32> = Deserializer::new()
-            .deserialize(&mut bytes.as_slice())
-            .map_err(|error| format!("no histogram: {error}"))?;
+        let histogram: Histogram<u32> = decode(bounded(text)?.trim())?;
         if histogram.low() != 1 || histogram.high() != MAX_TRACKED_US {
             return Err(format!(
                 "a histogram of {} to {} us instead of 1 to {MAX_TRACKED_US}",

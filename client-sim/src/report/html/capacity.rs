@@ -61,14 +61,7 @@ pub(super) fn body(report: &CapacityReport) -> String {
 }
 
 fn head(report: &CapacityReport) -> String {
-    let server = report.server.as_ref().map_or_else(String::new, |server| {
-        format!(
-            " \u{b7} version {}, {} ({})",
-            escape(&server.version),
-            escape(&server.model),
-            escape(&server.backend)
-        )
-    });
+    let server = machine::server_in_words(report.server.as_ref());
     let place = if report.same_machine {
         "server and simulator on one machine"
     } else {

@@ -8,6 +8,18 @@ use crate::report::schema::{
     MachineFigures, PictureFigures, Report, SelfTestFigures, ServerFigures,
 };
 
+/// What the server runs, to follow its address; nothing when it does not say.
+pub(super) fn server_in_words(server: Option<&ServerFigures>) -> String {
+    server.map_or_else(String::new, |server| {
+        format!(
+            " \u{b7} version {}, {} ({})",
+            escape(&server.version),
+            escape(&server.model),
+            escape(&server.backend)
+        )
+    })
+}
+
 /// What the simulator knows about itself.
 pub(super) fn simulator(report: &Report) -> String {
     let own = &report.simulator;

@@ -68,14 +68,7 @@ pub(super) fn body(report: &Report) -> String {
 }
 
 fn head(report: &Report) -> String {
-    let server = report.server.as_ref().map_or_else(String::new, |server| {
-        format!(
-            " \u{b7} version {}, {} ({})",
-            escape(&server.version),
-            escape(&server.model),
-            escape(&server.backend)
-        )
-    });
+    let server = machine::server_in_words(report.server.as_ref());
     let lines = [format!("<b>{}</b>{server} \u{b7} {}", escape(&report.addr), {
         let seconds = plain(report.seconds);
         format!("{} \u{b7} {seconds} s measured", utc(report.started_unix_ms))

@@ -164,11 +164,7 @@ fn percentile_limits(report: &Report, latency: &Distribution) -> Vec<PercentileL
 /// Judges the whole like a run. A part that says nothing about the server makes the whole say
 /// nothing either.
 fn settle(report: &mut Report, parts: &[Part<'_>]) {
-    let limits = Limits {
-        slo_max_ms: report.slo_max_ms,
-        percentiles: report.slo_percentiles.clone(),
-        min_answered_ratio: report.min_answered_ratio,
-    };
+    let limits = Limits::of_report(report);
     let ends = stream_ends(&report.per_camera).into_iter();
     report.stream_ends =
         ends.map(|(reason, streams)| StreamEndFigures { reason, streams }).collect();
