@@ -64,7 +64,8 @@ impl Tally {
             Outcome::Overloaded => &mut self.overloaded,
             Outcome::BadImage => &mut self.bad_image,
             Outcome::Unsupported => &mut self.unsupported,
-            Outcome::Internal => &mut self.internal,
+            // No frame of ours is answered as a sign of life; signs of life are not counted here.
+            Outcome::Internal | Outcome::Heartbeat => &mut self.internal,
         } += 1;
     }
 

@@ -6,9 +6,11 @@ use std::{fmt, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Durati
 use crate::{
     connection::AgeLimit,
     decode::{FrameLimits, JpegDecode},
+    faults::Faults,
     limits::{
         MAX_CONNECTION_AGE_SECONDS, MAX_FRAME_BYTES, MAX_IO_THREADS, MAX_KEEPALIVE_SECONDS,
-        MAX_STREAMS_PER_CONNECTION, MAX_WINDOW_BYTES, MIN_FRAME_BYTES, MIN_WINDOW_BYTES,
+        MAX_MAX_CONNECTIONS, MAX_STREAMS_PER_CONNECTION, MAX_STUCK_SECONDS, MAX_WINDOW_BYTES,
+        MIN_FRAME_BYTES, MIN_WINDOW_BYTES, message_bytes,
     },
     postprocess::{DetectOptions, layout::FamilyName},
     settings::{BackendKind, ConfigError, InputShape, InputSize, LogFormat, Settings},
@@ -23,7 +25,10 @@ pub struct Config {
     pub model: ModelConfig,
     pub detect: DetectOptions,
     pub frames: FrameConfig,
+    pub supervision: SupervisionConfig,
     pub log: LogConfig,
+    /// What goes wrong on purpose: nothing, unless a test says so.
+    pub faults: Faults,
 }
 
 /// Sockets, streams, shutdown.
@@ -37,6 +42,28 @@ pub struct NetConfig {
     pub grace: Duration,
     pub io_threads: usize,
     pub connections: ConnectionConfig,
+    pub security: SecurityConfig,
+}
+
+/// Who may connect, and how much they may send.
+#[derive(Debug, Clone, Default)]
+pub struct SecurityConfig {
+    /// `None`: connections are not encrypted.
+    pub tls: Option<TlsFiles>,
+    /// `None`: calls need no token.
+    pub token_file: Option<PathBuf>,
+    /// Frames per second of one stream; `None`: no limit.
+    pub max_fps: Option<f64>,
+}
+
+/// Where TLS keys are read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "see the flag of the same name")]
+pub struct TlsFiles {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+    /// `None`: clients need no certificate.
+    pub client_ca: Option<PathBuf>,
 }
 
 /// How connections are kept: HTTP/2, TCP, age.
@@ -53,6 +80,10 @@ pub struct ConnectionConfig {
     pub tcp_nodelay: bool,
     /// `None`: connections may live for ever.
     pub age: Option<AgeLimit>,
+    pub max_connections: usize,
+    /// `None`: no limit.
+    pub max_connections_per_ip: Option<usize>,
+    pub handshake: Duration,
 }
 
 /// What answers for the network.
@@ -85,6 +116,17 @@ pub struct FrameConfig {
     pub jpeg: JpegDecode,
     pub workers: usize,
     pub budget: Duration,
+    pub memory_bytes: u64,
+    pub message_time: Duration,
+}
+
+/// When a worker counts as stuck.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "see the flag of the same name")]
+pub struct SupervisionConfig {
+    pub stuck: Duration,
+    /// `None`: the process never gives itself up.
+    pub exit: Option<Duration>,
 }
 
 /// Logs.
@@ -104,6 +146,8 @@ const MAX_MAX_FRAME_BYTES: usize = 1 << 30;
 const MAX_WORKERS: usize = 1024;
 /// Largest `batch`: each worker holds tensors for as many pictures.
 const MAX_BATCH: usize = 64;
+/// Largest `max-fps`: more than a stream of empty frames can carry.
+const MAX_MAX_FPS: f64 = 1e6;
 /// Most cameras: bounds the hand-off queue.
 const MAX_MAX_CAMERAS: usize = 100_000;
 
@@ -125,7 +169,10 @@ impl Settings {
                 grace: Duration::from_secs(within("grace_seconds", s.grace_seconds, 0..=3600)?),
                 io_threads: within("io_threads", s.io_threads, 1..=MAX_IO_THREADS)?,
                 connections: connections(&s)?,
+                security: security(&s)?,
             },
+            supervision: supervision(&s)?,
+            faults: faults(&s),
             backend: match given("backend", s.backend)? {
                 BackendKind::Spin => BackendConfig::Spin(Duration::from_secs_f64(spin_ms / 1e3)),
                 BackendKind::Onnx => BackendConfig::Onnx,
@@ -159,6 +206,17 @@ impl Settings {
                 budget: Duration::from_millis(
                     within("budget_ms", s.budget_ms, 1..=u32::MAX)?.into(),
                 ),
+                memory_bytes: within(
+                    "frame_memory_bytes",
+                    s.frame_memory_bytes,
+                    // One message of the largest size, or it could never be read.
+                    message_bytes(given("max_frame_bytes", s.max_frame_bytes)?) as u64..=u64::MAX,
+                )?,
+                message_time: Duration::from_secs(within(
+                    "message_seconds",
+                    s.message_seconds,
+                    1..=3600,
+                )?),
             },
             log: LogConfig {
                 level: given("log_level", s.log_level)?,
@@ -201,7 +259,64 @@ fn connections(s: &Settings) -> Result<ConnectionConfig, ConfigError> {
             1..=MAX_KEEPALIVE_SECONDS,
         )?,
         tcp_nodelay: given("tcp_nodelay", s.tcp_nodelay)?,
+        max_connections: within("max_connections", s.max_connections, 1..=MAX_MAX_CONNECTIONS)?,
+        max_connections_per_ip: Some(within(
+            "max_connections_per_ip",
+            s.max_connections_per_ip,
+            0..=MAX_MAX_CONNECTIONS,
+        )?)
+        .filter(|&most| most > 0),
+        handshake: seconds("handshake_seconds", s.handshake_seconds, 1..=3600)?,
         age: (!age.age.is_zero()).then_some(age),
+    })
+}
+
+fn security(s: &Settings) -> Result<SecurityConfig, ConfigError> {
+    let tls = match (&s.tls_cert, &s.tls_key) {
+        (Some(cert), Some(key)) => {
+            let client_ca = s.tls_client_ca.clone();
+            Some(TlsFiles { cert: cert.clone(), key: key.clone(), client_ca })
+        }
+        (Some(_), None) => return Err(ConfigError("tls_key: tls_cert needs its key".into())),
+        (None, Some(_)) => {
+            return Err(ConfigError("tls_cert: tls_key needs its certificate".into()));
+        }
+        (None, None) if s.tls_client_ca.is_some() => {
+            return Err(ConfigError(
+                "tls_client_ca: needs tls_cert and tls_key, without which there is no TLS".into(),
+            ));
+        }
+        (None, None) => None,
+    };
+    let max_fps = within("max_fps", s.max_fps, 0.0..=MAX_MAX_FPS)?;
+    Ok(SecurityConfig {
+        tls,
+        token_file: s.token_file.clone(),
+        max_fps: (max_fps > 0.0).then_some(max_fps),
+    })
+}
+
+#[cfg(feature = "faults")]
+fn faults(s: &Settings) -> Faults {
+    s.fault.unwrap_or_default()
+}
+
+#[cfg(not(feature = "faults"))]
+fn faults(_: &Settings) -> Faults {
+    Faults::default()
+}
+
+fn supervision(s: &Settings) -> Result<SupervisionConfig, ConfigError> {
+    let stuck = within("stuck_seconds", s.stuck_seconds, 1..=MAX_STUCK_SECONDS)?;
+    let exit = within("stuck_exit_seconds", s.stuck_exit_seconds, 0..=MAX_STUCK_SECONDS)?;
+    if exit > 0 && exit < stuck {
+        return Err(ConfigError(format!(
+            "stuck_exit_seconds: {exit} is less than stuck_seconds, {stuck}"
+        )));
+    }
+    Ok(SupervisionConfig {
+        stuck: Duration::from_secs(stuck),
+        exit: (exit > 0).then(|| Duration::from_secs(exit)),
     })
 }
 
@@ -234,8 +349,25 @@ mod tests {
 
     #[test]
     fn ranges_are_checked() {
-        for (settings, key) in [
+        for (settings, key) in vec![
             (Settings { workers: Some(0), ..none() }, "workers"),
+            (Settings { max_connections: Some(0), ..none() }, "max_connections"),
+            (
+                Settings { max_connections_per_ip: Some(1 << 21), ..none() },
+                "max_connections_per_ip",
+            ),
+            (Settings { handshake_seconds: Some(0), ..none() }, "handshake_seconds"),
+            (Settings { message_seconds: Some(0), ..none() }, "message_seconds"),
+            (Settings { frame_memory_bytes: Some(1 << 20), ..none() }, "frame_memory_bytes"),
+            (Settings { max_fps: Some(-1.0), ..none() }, "max_fps"),
+            (Settings { tls_cert: Some("cert.pem".into()), ..none() }, "tls_key"),
+            (Settings { tls_key: Some("key.pem".into()), ..none() }, "tls_cert"),
+            (Settings { tls_client_ca: Some("ca.pem".into()), ..none() }, "tls_client_ca"),
+            (Settings { stuck_seconds: Some(0), ..none() }, "stuck_seconds"),
+            (
+                Settings { stuck_seconds: Some(9), stuck_exit_seconds: Some(8), ..none() },
+                "stuck_exit_seconds",
+            ),
             (Settings { confidence: Some(1.5), ..none() }, "confidence"),
             (Settings { iou: Some(f64::NAN), ..none() }, "iou"),
             (Settings { batch: Some(0), ..none() }, "batch"),

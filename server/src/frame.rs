@@ -63,13 +63,15 @@ pub enum Outcome {
     Unsupported,
     /// The server failed on it.
     Internal,
+    /// A sign of life, no frame.
+    Heartbeat,
     /// Its client had left, so nobody could be answered. Never on the wire.
     ClientGone,
 }
 
 impl Outcome {
     /// Every outcome, in the order of the metric's documentation.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Ok,
         Self::Superseded,
         Self::Expired,
@@ -77,6 +79,7 @@ impl Outcome {
         Self::BadImage,
         Self::Unsupported,
         Self::Internal,
+        Self::Heartbeat,
         Self::ClientGone,
     ];
 
@@ -91,6 +94,7 @@ impl Outcome {
             Self::BadImage => "bad_image",
             Self::Unsupported => "unsupported",
             Self::Internal => "internal",
+            Self::Heartbeat => "heartbeat",
             Self::ClientGone => "client_gone",
         }
     }
@@ -105,6 +109,7 @@ impl Outcome {
             Self::Overloaded => pb::Outcome::Overloaded,
             Self::BadImage => pb::Outcome::BadImage,
             Self::Unsupported => pb::Outcome::Unsupported,
+            Self::Heartbeat => pb::Outcome::Heartbeat,
             Self::Internal | Self::ClientGone => pb::Outcome::Internal,
         }
     }

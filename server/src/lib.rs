@@ -12,6 +12,7 @@ pub mod config;
 pub mod connection;
 pub mod decode;
 pub mod error;
+pub mod faults;
 pub mod frame;
 pub mod infer;
 pub mod ingress;

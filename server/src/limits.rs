@@ -37,6 +37,20 @@ pub const REQUEST_OVERHEAD_BYTES: usize = 64 * 1024;
 /// stream lives on; a larger one is refused before its body is buffered and ends the stream.
 pub const OVERSIZE_FACTOR: usize = 2;
 
+/// Largest message that is read for frames of so many bytes.
+#[must_use]
+pub const fn message_bytes(max_frame_bytes: usize) -> usize {
+    max_frame_bytes * OVERSIZE_FACTOR + REQUEST_OVERHEAD_BYTES
+}
+
+/// Part of the memory that the process may use for frames in hand, unless set: one in so many. The rest is
+/// for networks, decoders, what HTTP/2 has under way, and what the allocator keeps.
+pub const FRAME_MEMORY_DIVISOR: u64 = 4;
+
+/// Time for one message from its first byte to its last, unless set: a frame of 4 MB over 1 Mbit/s. What
+/// has arrived of a message occupies memory until the rest comes, so there must be an end.
+pub const MESSAGE_TIME: Duration = Duration::from_secs(30);
+
 /// Bytes that may follow the last row of a raw frame: drivers hand out whole pages, and a page is
 /// 4096 bytes. More than that means that the declared size is not the frame's.
 pub const RAW_PADDING_BYTES: usize = 4095;
@@ -107,6 +121,32 @@ pub const MAX_STREAMS_PER_CONNECTION: u32 = 100_000;
 
 /// Silence after which the kernel probes a connection; for peers that vanish before HTTP/2 is spoken.
 pub const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Connections open at the same time unless set: far more than there are cameras, and few enough for the
+/// usual limit of file descriptors to be raised to (systemd's units come with half a million).
+pub const MAX_CONNECTIONS: usize = 4096;
+
+/// Most connections that may be set: as many as Linux gives a process file descriptors by default at most
+/// (`fs.nr_open`).
+pub const MAX_MAX_CONNECTIONS: usize = 1 << 20;
+
+/// Time for a new connection to speak TLS and HTTP/2 unless set: several round trips to a slow camera. One
+/// that says nothing holds a file descriptor and would do so for ever.
+pub const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Largest list of metadata of one call, in bytes as RFC 9113, section 10.5.1 counts them: names, values and
+/// 32 for each. Ours are two of at most a few hundred bytes; 16 KiB is what HTTP servers commonly take.
+pub const METADATA_BYTES: u32 = 16 * 1024;
+
+/// Time on one frame after which a worker counts as stuck, unless set: a hundred times the slowest network
+/// that is of use here, and half of the ten seconds in which a supervisor should have noticed.
+pub const STUCK: Duration = Duration::from_secs(5);
+
+/// Time on one frame after which the process gives itself up, unless set.
+pub const STUCK_EXIT: Duration = Duration::from_secs(30);
+
+/// Longest times of a worker on one frame that may be set, in seconds: an hour.
+pub const MAX_STUCK_SECONDS: u64 = 3600;
 
 /// Pause after a connection could not be accepted, such as for want of file descriptors: trying on at
 /// once would take a core and help nobody.

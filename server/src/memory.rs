@@ -1,4 +1,45 @@
-//! How the C library's allocator keeps memory for the next frame.
+//! How much memory the process may use, and how the C library's allocator keeps it for the next frame.
+
+use std::{fs, path::Path};
+
+/// Bytes of memory that this process may use: what its control group or the machine allows, whichever is
+/// less. `None` where neither says so.
+#[must_use]
+pub fn usable_bytes() -> Option<u64> {
+    let read = |path: &Path| fs::read_to_string(path).ok();
+    let machine = read(Path::new("/proc/meminfo")).as_deref().and_then(total_bytes);
+    let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    let limits = limit_files(&groups);
+    let group = limits.iter().filter_map(|path| read(Path::new(path))?.trim().parse().ok()).min();
+    machine.into_iter().chain(group).min()
+}
+
+/// `MemTotal` of `/proc/meminfo`, in bytes.
+fn total_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// Files that may hold a memory limit, by `/proc/self/cgroup` (cgroups(7)): those of the process's own
+/// group, and those of the hierarchy's root, which in a container is its own group under another name.
+/// A limit on a group further up is not looked for.
+fn limit_files(groups: &str) -> Vec<String> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let (root, file) = if controllers.is_empty() {
+            ("/sys/fs/cgroup", "memory.max")
+        } else if controllers.split(',').any(|controller| controller == "memory") {
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        } else {
+            continue;
+        };
+        files.push(format!("{root}{}/{file}", path.trim_end_matches('/')));
+        files.push(format!("{root}/{file}"));
+    }
+    files
+}
 
 /// Tunes glibc's allocator; does nothing with another C library. Called once, at the start. Returns
 /// whether every setting was taken.
@@ -43,8 +84,34 @@ mod glibc {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_has_memory() {
+        assert!(usable_bytes().is_some_and(|bytes| bytes > 1 << 24));
+        assert_eq!(total_bytes("MemTotal:       24 kB\nMemFree: 1 kB\n"), Some(24 * 1024));
+    }
+
+    #[test]
+    fn limits_of_both_kinds_of_control_groups_are_found() {
+        let first = limit_files("5:memory:/a\n3:cpu,cpuacct:/b\n");
+        assert_eq!(
+            first,
+            [
+                "/sys/fs/cgroup/memory/a/memory.limit_in_bytes",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes"
+            ]
+        );
+        let second = limit_files("0::/system.slice/x.service\n");
+        assert_eq!(
+            second,
+            ["/sys/fs/cgroup/system.slice/x.service/memory.max", "/sys/fs/cgroup/memory.max"]
+        );
+        assert!(limit_files("odd").is_empty());
+    }
+
     #[test]
     fn the_allocator_takes_the_settings() {
-        assert!(super::keep_for_the_next_frame());
+        assert!(keep_for_the_next_frame());
     }
 }

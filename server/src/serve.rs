@@ -17,7 +17,7 @@ use crate::{
     connection,
     error::ServeError,
     ingress::Ingress,
-    limits::{GRACE_RESERVE, METRICS_UPKEEP, OVERSIZE_FACTOR, REQUEST_OVERHEAD_BYTES},
+    limits::{GRACE_RESERVE, METRICS_UPKEEP, message_bytes},
     pipeline::Pipeline,
     telemetry::metrics::Metrics,
 };
@@ -70,7 +70,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<Service>().await;
 
-    let max_message = config.frames.limits.max_bytes * OVERSIZE_FACTOR + REQUEST_OVERHEAD_BYTES;
+    let max_message = message_bytes(config.frames.limits.max_bytes);
     let grace = config.net.grace;
     let workers = config.frames.workers;
     let connections = config.net.connections;

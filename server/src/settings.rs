@@ -21,9 +21,11 @@ use crate::{
     decode::{JpegDecode, one_line},
     limits::{
         CONNECTION_AGE, CONNECTION_AGE_JITTER, CONNECTION_GRACE, CORES_PER_IO_THREAD, FRAME_BYTES,
-        KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, MIN_IO_THREADS, STREAM_WINDOW_BYTES,
-        STREAMS_PER_CONNECTION, connection_window_bytes,
+        FRAME_MEMORY_DIVISOR, HANDSHAKE, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, MAX_CONNECTIONS,
+        MESSAGE_TIME, MIN_IO_THREADS, STREAM_WINDOW_BYTES, STREAMS_PER_CONNECTION, STUCK,
+        STUCK_EXIT, connection_window_bytes, message_bytes,
     },
+    memory,
     postprocess::{layout::FamilyName, nms::NmsMode},
 };
 
@@ -54,6 +56,17 @@ pub struct Settings {
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cameras: Option<usize>,
+
+    /// Connections open at the same time; one more is closed at once [default: 4096]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_connections: Option<usize>,
+
+    /// The same for each IP address; 0 = no limit, as behind a proxy all cameras share its address
+    /// [default: 0]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_connections_per_ip: Option<usize>,
 
     /// Offer gRPC server reflection, which tells strangers what runs here [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
@@ -128,6 +141,43 @@ pub struct Settings {
     #[arg(long, value_name = "SECONDS", help_heading = "Connections (docs/connections.md)")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection_grace_seconds: Option<u64>,
+
+    /// Seconds in which a new connection must have spoken TLS, where it is on, and HTTP/2 [default: 10]
+    #[arg(long, value_name = "SECONDS", help_heading = "Connections (docs/connections.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshake_seconds: Option<u64>,
+
+    /// Seconds that one message may take from its first byte to its last before its stream is ended
+    /// [default: 30]
+    #[arg(long, value_name = "SECONDS", help_heading = "Connections (docs/connections.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_seconds: Option<u64>,
+
+    /// The server's certificate chain (PEM); turns TLS on, needs --tls-key. Read again when it changes
+    #[arg(long, value_name = "FILE", help_heading = "Security (SECURITY.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE", help_heading = "Security (SECURITY.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Take only clients whose certificate one of these authorities has signed (PEM, mutual TLS)
+    #[arg(long, value_name = "FILE", help_heading = "Security (SECURITY.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_client_ca: Option<PathBuf>,
+
+    /// Take only calls that carry a token of this file (TOML), `authorization: Bearer ...`. Read again
+    /// when it changes
+    #[arg(long, value_name = "FILE", help_heading = "Security (SECURITY.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+
+    /// Frames per second of one stream; those above are answered OVERLOADED; 0 = no limit [default: 0]
+    #[arg(long, value_name = "FPS", help_heading = "Security (SECURITY.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_fps: Option<f64>,
 
     /// The network: a model file, or a busy loop that measures everything around it [default: onnx]
     #[arg(long, value_name = "KIND", help_heading = "Model")]
@@ -224,6 +274,25 @@ pub struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_ms: Option<u32>,
 
+    /// Bytes that all frames in hand may take together, from the first byte of a message until its
+    /// answer; frames beyond are answered OVERLOADED
+    /// [default: a quarter of the memory that this process may use]
+    #[arg(long, value_name = "BYTES", help_heading = "Frames")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame_memory_bytes: Option<u64>,
+
+    /// Seconds on one frame after which a worker counts as stuck: the server is not ready, and feeds no
+    /// watchdog, until it has gone on [default: 5]
+    #[arg(long, value_name = "SECONDS", help_heading = "Supervision (docs/operations.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stuck_seconds: Option<u64>,
+
+    /// Seconds on one frame after which the process ends with code 70, for its supervisor to start it
+    /// again; 0 = never [default: 30]
+    #[arg(long, value_name = "SECONDS", help_heading = "Supervision (docs/operations.md)")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stuck_exit_seconds: Option<u64>,
+
     /// Log level: off, error, warn, info, debug, trace; or by module, such as
     /// info,vedette_server=debug [default: info]
     #[arg(long, value_name = "FILTER", help_heading = "Logs (stderr)")]
@@ -234,6 +303,13 @@ pub struct Settings {
     #[arg(long, value_name = "FORMAT", help_heading = "Logs (stderr)")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_format: Option<LogFormat>,
+
+    /// Let something go wrong on purpose, for tests: panic-decode:N, panic-inference:N or
+    /// panic-postprocess:N (every Nth frame), hang-inference:SECONDS (the 20th frame)
+    #[cfg(feature = "faults")]
+    #[arg(long, value_name = "FAULT", help_heading = "Faults")]
+    #[serde(skip)]
+    pub fault: Option<crate::faults::Faults>,
 }
 
 /// A setting that cannot be used. One line that names the key.
@@ -331,10 +407,17 @@ impl Settings {
         let stream_window = self.h2_stream_window_bytes.unwrap_or(STREAM_WINDOW_BYTES);
         let max_streams = self.h2_max_streams.unwrap_or(STREAMS_PER_CONNECTION);
         let connection_window = connection_window_bytes(stream_window, max_streams);
+        let max_frame_bytes = self.max_frame_bytes.unwrap_or(DEFAULT_MAX_FRAME_BYTES);
+        let frame_memory_bytes = self.frame_memory_bytes.unwrap_or_else(|| {
+            let share = memory::usable_bytes().map_or(0, |bytes| bytes / FRAME_MEMORY_DIVISOR);
+            share.max(message_bytes(max_frame_bytes) as u64)
+        });
         Self {
             addr: self.addr.or(Some(SocketAddr::from(([0, 0, 0, 0], 50051)))),
             admin_addr: self.admin_addr.or(Some(SocketAddr::from(([127, 0, 0, 1], 9464)))),
             max_cameras: self.max_cameras.or(Some(256)),
+            max_connections: self.max_connections.or(Some(MAX_CONNECTIONS)),
+            max_connections_per_ip: self.max_connections_per_ip.or(Some(0)),
             reflection: self.reflection.or(Some(false)),
             grace_seconds: self.grace_seconds.or(Some(10)),
             io_threads: self.io_threads.or(Some(default_io_threads(cores))),
@@ -354,6 +437,13 @@ impl Settings {
             connection_grace_seconds: self
                 .connection_grace_seconds
                 .or(Some(CONNECTION_GRACE.as_secs())),
+            handshake_seconds: self.handshake_seconds.or(Some(HANDSHAKE.as_secs())),
+            message_seconds: self.message_seconds.or(Some(MESSAGE_TIME.as_secs())),
+            tls_cert: self.tls_cert,
+            tls_key: self.tls_key,
+            tls_client_ca: self.tls_client_ca,
+            token_file: self.token_file,
+            max_fps: self.max_fps.or(Some(0.0)),
             backend: self.backend.or(Some(BackendKind::Onnx)),
             model: self.model.or(Some(DEFAULT_MODEL.into())),
             labels: self.labels,
@@ -368,12 +458,17 @@ impl Settings {
             max_detections: self.max_detections.or(Some(300)),
             workers: self.workers.or(Some(cores)),
             batch: self.batch.or(Some(1)),
-            max_frame_bytes: self.max_frame_bytes.or(Some(DEFAULT_MAX_FRAME_BYTES)),
+            max_frame_bytes: Some(max_frame_bytes),
             max_pixels: self.max_pixels.or(Some(PixelCount(DEFAULT_MAX_PIXELS))),
             jpeg_decode: self.jpeg_decode.or(Some(JpegDecode::Scaled)),
             budget_ms: self.budget_ms.or(Some(1000)),
+            frame_memory_bytes: Some(frame_memory_bytes),
+            stuck_seconds: self.stuck_seconds.or(Some(STUCK.as_secs())),
+            stuck_exit_seconds: self.stuck_exit_seconds.or(Some(STUCK_EXIT.as_secs())),
             log_level: self.log_level.or_else(|| Some("info".into())),
             log_format: self.log_format.or(Some(LogFormat::Text)),
+            #[cfg(feature = "faults")]
+            fault: self.fault,
         }
     }
 
