@@ -26,11 +26,12 @@ use crate::{
     config::Config,
     connection::ConnectionInfo,
     error::{Farewell, RefusedStream, unreadable_request},
-    frame::{CameraId, FrameId, Picture, Timing},
+    frame::{CameraId, FrameId, Outcome, Picture, Timing},
     infer::ModelInfo,
+    intake::{Arrival, FrameMemory, Intake},
     limits::{DRAIN_READ, REPLY_QUEUE_FRAMES},
     pace::Pace,
-    response::{Progress, Reply, StreamState, Ticket},
+    response::{Answer, Progress, Reply, StreamState, Ticket},
     schedule::CameraKey,
     telemetry::metrics::{Metrics, Refusal},
     worker::refuse,
@@ -46,6 +47,7 @@ struct Shared {
     model: Arc<ModelInfo>,
     config: Config,
     drain: CancellationToken,
+    memory: Arc<FrameMemory>,
     metrics: Arc<Metrics>,
     reply_queue: usize,
 }
@@ -58,12 +60,13 @@ impl Ingress {
         model: Arc<ModelInfo>,
         config: Config,
         drain: CancellationToken,
+        memory: Arc<FrameMemory>,
         metrics: Arc<Metrics>,
     ) -> Self {
         // A lone camera can have a frame or batch with every worker, one waiting, and one in reading.
         let in_hand = config.frames.workers * config.model.batch + 2;
         let reply_queue = REPLY_QUEUE_FRAMES.max(in_hand);
-        let shared = Shared { admission, model, config, drain, metrics, reply_queue };
+        let shared = Shared { admission, model, config, drain, memory, metrics, reply_queue };
         Self { shared: Arc::new(shared) }
     }
 }
@@ -113,9 +116,42 @@ impl Shared {
         Frame { picture: Picture::from_request(request), ticket }
     }
 
-    /// Offers a frame, unless it is no picture at first sight: then it is answered here and does not
-    /// take the place of a good one that waits. Tells whether it was of no use to have read a frame so
-    /// early: it has replaced another one, or is none.
+    /// Takes in a request that came as `arrival` says: offers its frame, unless there is none to compute.
+    /// Then it is answered here and does not take the place of a good frame that waits. Tells whether it
+    /// was of no use to have read it so early: it has replaced another frame, or is none.
+    fn accept(
+        &self,
+        request: DetectRequest,
+        arrival: Arrival,
+        place: mpsc::OwnedPermit<Reply>,
+        registration: (CameraKey, &Arc<StreamState>),
+    ) -> bool {
+        let (key, stream) = registration;
+        let heartbeat = request.heartbeat;
+        let mut frame = self.frame(request, place, stream);
+        match arrival {
+            _ if heartbeat => {
+                frame.ticket.answer(Outcome::Heartbeat, Answer::default());
+                true
+            }
+            Arrival::Whole(memory) => {
+                frame.ticket.hold(memory);
+                self.admit(key, frame)
+            }
+            Arrival::Shed(bytes) => {
+                let detail = format!(
+                    "MEMORY: no room for {bytes} bytes beside the frames in hand \
+                     (frame-memory-bytes, {})",
+                    self.memory.limit()
+                );
+                let answer = Answer::refusal(detail, &Progress::default());
+                frame.ticket.answer(Outcome::Overloaded, answer);
+                true
+            }
+        }
+    }
+
+    /// Offers a frame, unless it is no picture at first sight. Tells whether that was of no use.
     fn admit(&self, key: CameraKey, frame: Frame) -> bool {
         match self.config.frames.limits.check(&frame.picture) {
             Ok(()) => self.admission.offer(key, frame),
@@ -142,6 +178,7 @@ impl ObjectDetection for Ingress {
         let (replies, queue) = mpsc::channel(self.shared.reply_queue);
         let reader = Reader {
             shared: Arc::clone(&self.shared),
+            intake: intake(request.extensions()),
             inbound: request.into_inner(),
             replies,
             key: registration.key(),
@@ -162,8 +199,9 @@ impl ObjectDetection for Ingress {
         let (replies, mut queue) = mpsc::channel(1);
         let place =
             replies.try_reserve_owned().map_err(|_| Status::internal("a new queue has no room"))?;
-        let frame = self.shared.frame(request.into_inner(), place, &registration.stream);
-        self.shared.admit(registration.key(), frame);
+        let arrival = intake(request.extensions()).arrived();
+        let camera = (registration.key(), &registration.stream);
+        self.shared.accept(request.into_inner(), arrival, place, camera);
         let reply = queue.recv().await.ok_or_else(|| Status::internal("the frame was lost"))?;
         reply.map(Response::new)
     }
@@ -191,9 +229,15 @@ impl ObjectDetection for Ingress {
     }
 }
 
+/// What is known of how a call's messages come in.
+fn intake(call: &http::Extensions) -> Arc<Intake> {
+    call.get().cloned().unwrap_or_default()
+}
+
 /// Reads one stream's frames.
 struct Reader {
     shared: Arc<Shared>,
+    intake: Arc<Intake>,
     inbound: Streaming<DetectRequest>,
     replies: mpsc::Sender<Reply>,
     key: CameraKey,
@@ -252,6 +296,7 @@ impl Reader {
             };
             // No receiver: the client has left.
             let Ok(place) = place else { return End::Client };
+            self.intake.wait();
             let message = tokio::select! {
                 message = self.inbound.message() => message,
                 why = &mut farewell => return End::Server(why),
@@ -276,11 +321,10 @@ impl Reader {
         }
     }
 
-    /// As [`Shared::admit`].
+    /// As [`Shared::accept`].
     fn accept(&mut self, request: DetectRequest, place: mpsc::OwnedPermit<Reply>) -> bool {
         self.accepted += 1;
-        let frame = self.shared.frame(request, place, &self.stream);
-        self.shared.admit(self.key, frame)
+        self.shared.accept(request, self.intake.arrived(), place, (self.key, &self.stream))
     }
 
     /// When the server ends the stream: accepts the frames that are already here, for a moment and not

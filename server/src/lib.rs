@@ -16,6 +16,7 @@ pub mod faults;
 pub mod frame;
 pub mod infer;
 pub mod ingress;
+pub mod intake;
 pub mod letterbox;
 pub mod limits;
 pub mod memory;

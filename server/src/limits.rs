@@ -47,6 +47,10 @@ pub const fn message_bytes(max_frame_bytes: usize) -> usize {
 /// for networks, decoders, what HTTP/2 has under way, and what the allocator keeps.
 pub const FRAME_MEMORY_DIVISOR: u64 = 4;
 
+/// Bytes of a message up to which it is not metered: signs of life and empty frames, which take less than
+/// keeping count of them.
+pub const UNMETERED_BYTES: u32 = 1024;
+
 /// Time for one message from its first byte to its last, unless set: a frame of 4 MB over 1 Mbit/s. What
 /// has arrived of a message occupies memory until the rest comes, so there must be an end.
 pub const MESSAGE_TIME: Duration = Duration::from_secs(30);

@@ -16,6 +16,7 @@ use vedette_proto::camera_ai::{DetectResponse, Object, StageTimes};
 use crate::{
     clock::{self, micros_u32},
     frame::{CameraId, FrameId, Outcome, Timing},
+    intake::Reservation,
     telemetry::metrics::Metrics,
 };
 
@@ -107,6 +108,7 @@ pub struct Ticket {
     stream: Arc<StreamState>,
     metrics: Arc<Metrics>,
     turn: Option<u64>,
+    memory: Option<Reservation>,
 }
 
 impl Ticket {
@@ -120,7 +122,12 @@ impl Ticket {
         metrics: Arc<Metrics>,
     ) -> Self {
         metrics.frames_received.increment(1);
-        Self { id, timing, place: Some(place), stream, metrics, turn: None }
+        Self { id, timing, place: Some(place), stream, metrics, turn: None, memory: None }
+    }
+
+    /// Holds the room that the frame takes until it is answered.
+    pub fn hold(&mut self, memory: Option<Reservation>) {
+        self.memory = memory;
     }
 
     /// The camera and the frame, for logs.

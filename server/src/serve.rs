@@ -17,6 +17,7 @@ use crate::{
     connection,
     error::ServeError,
     ingress::Ingress,
+    intake::{FrameMemory, Metered},
     limits::{GRACE_RESERVE, METRICS_UPKEEP, message_bytes},
     pipeline::Pipeline,
     telemetry::metrics::Metrics,
@@ -75,17 +76,25 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
     let workers = config.frames.workers;
     let connections = config.net.connections;
     let reflection = config.net.reflection.then(reflection_service);
+    let message_time = config.frames.message_time;
+    let memory = FrameMemory::new(config.frames.memory_bytes, metrics.frame_memory.clone());
     let ingress = Ingress::new(
         Arc::clone(&admission),
         Arc::clone(&pipeline.model),
         config,
         drain.clone(),
+        Arc::clone(&memory),
         Arc::clone(&metrics),
     );
     let serving = {
         let close = close.clone();
         let router = http2(&connections)
-            .add_service(Service::new(ingress).max_decoding_message_size(max_message))
+            .add_service(Metered::new(
+                Service::new(ingress).max_decoding_message_size(max_message),
+                memory,
+                max_message,
+                message_time,
+            ))
             .add_service(health_service)
             .add_optional_service(reflection);
         let incoming = connection::incoming(listener, &connections, &metrics);

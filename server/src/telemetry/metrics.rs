@@ -29,6 +29,7 @@ const DETECTIONS: &str = "vedette_detections_total";
 const BATCH_FRAMES: &str = "vedette_batch_frames";
 const WAITING_FRAMES: &str = "vedette_waiting_frames";
 const COMPUTING_FRAMES: &str = "vedette_computing_frames";
+const FRAME_MEMORY_BYTES: &str = "vedette_frame_memory_bytes";
 const WORKERS: &str = "vedette_workers";
 const WORKER_PANICS: &str = "vedette_worker_panics_total";
 const MAX_CAMERAS: &str = "vedette_max_cameras";
@@ -106,6 +107,7 @@ pub struct Metrics {
     pub batch_frames: Histogram,
     pub waiting_frames: Gauge,
     pub computing_frames: Gauge,
+    pub frame_memory: Gauge,
     pub workers: Gauge,
     pub worker_panics: Counter,
     pub max_cameras: Gauge,
@@ -206,6 +208,11 @@ impl Metrics {
                 &[],
             ),
             computing_frames: to.gauge(COMPUTING_FRAMES, "Frames being computed now", &[]),
+            frame_memory: to.gauge(
+                FRAME_MEMORY_BYTES,
+                "Bytes that all frames in hand take now, from the first byte of a message to its answer",
+                &[],
+            ),
             workers: to.gauge(WORKERS, "Threads that decode and infer", &[]),
             worker_panics: to.counter(WORKER_PANICS, "Panics caught in workers", &[]),
             max_cameras: to.gauge(MAX_CAMERAS, "Streams served at the same time at most", &[]),

@@ -6,6 +6,7 @@ mod common;
 mod connections;
 mod jpeg_decode;
 mod lifecycle;
+mod overload;
 mod raw_frames;
 mod scheduling;
 mod streams;

@@ -1,0 +1,326 @@
+//! gRPC's framing, read as it arrives: where messages begin and end, and which are handed on.
+//!
+//! A message is a flag byte, its length in four bytes, most significant first, and so many bytes ("Length-
+//! Prefixed-Message" of gRPC over HTTP2, the protocol's description).
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use prost::Message as _;
+use vedette_proto::camera_ai::DetectRequest;
+
+/// Bytes before a message: a flag and a length.
+const PREFIX: usize = 5;
+
+/// What to do with a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meter {
+    /// Hand it on as it is.
+    Keep,
+    /// Drop it, and hand on one with nothing but its frame id.
+    Shed,
+}
+
+/// Follows the messages of one stream. Keeps nothing of them but a frame id.
+#[derive(Debug, Default)]
+pub struct Framing {
+    state: State,
+    messages: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Part of a prefix.
+    Prefix { bytes: [u8; PREFIX], have: usize },
+    /// A message that is handed on.
+    Keep { left: usize },
+    /// One that is dropped.
+    Shed { left: usize, skim: Skim },
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Prefix { bytes: [0; PREFIX], have: 0 }
+    }
+}
+
+impl Framing {
+    /// Prefixes seen so far.
+    #[must_use]
+    pub fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Whether a message has begun and not ended.
+    #[must_use]
+    pub fn amid(&self) -> bool {
+        !matches!(self.state, State::Prefix { have: 0, .. })
+    }
+
+    /// Takes what has arrived and puts what is to be handed on at the end of `out`. `meter` is asked about
+    /// each message as its prefix is complete, given the flag and the length in bytes.
+    pub fn feed(
+        &mut self,
+        chunk: &Bytes,
+        out: &mut VecDeque<Bytes>,
+        mut meter: impl FnMut(u8, u32) -> Meter,
+    ) {
+        // The part of the chunk from `kept` on that is handed on as it is, without a copy.
+        let (mut kept, mut at) = (0, 0);
+        let flush = |from: usize, to: usize, out: &mut VecDeque<Bytes>| {
+            if from < to {
+                out.push_back(chunk.slice(from..to));
+            }
+        };
+        // A message may be empty, so its end is looked at before more bytes are asked for.
+        loop {
+            let rest = &chunk[at..];
+            match &mut self.state {
+                State::Prefix { bytes, have } => {
+                    if rest.is_empty() {
+                        // What there is of a prefix is handed on once it is known how.
+                        return flush(kept, at - *have.min(&mut (at - kept)), out);
+                    }
+                    let split = *have > 0 && at == kept;
+                    let take = rest.len().min(PREFIX - *have);
+                    bytes[*have..*have + take].copy_from_slice(&rest[..take]);
+                    *have += take;
+                    at += take;
+                    if *have < PREFIX {
+                        continue;
+                    }
+                    let [flag, length @ ..] = *bytes;
+                    let length = u32::from_be_bytes(length);
+                    self.messages += 1;
+                    match meter(flag, length) {
+                        Meter::Keep => {
+                            if split {
+                                // It began in an earlier chunk.
+                                out.push_back(Bytes::copy_from_slice(bytes));
+                                kept = at;
+                            }
+                            self.state = State::Keep { left: length as usize };
+                        }
+                        Meter::Shed => {
+                            if !split {
+                                flush(kept, at - PREFIX, out);
+                            }
+                            kept = at;
+                            self.state =
+                                State::Shed { left: length as usize, skim: Skim::default() };
+                        }
+                    }
+                }
+                State::Keep { left } => {
+                    let take = rest.len().min(*left);
+                    at += take;
+                    *left -= take;
+                    if *left > 0 {
+                        return flush(kept, at, out);
+                    }
+                    self.state = State::default();
+                }
+                State::Shed { left, skim } => {
+                    let take = rest.len().min(*left);
+                    skim.feed(&rest[..take]);
+                    at += take;
+                    kept = at;
+                    *left -= take;
+                    if *left > 0 {
+                        return;
+                    }
+                    out.push_back(stub(skim.frame_id));
+                    self.state = State::default();
+                }
+            }
+        }
+    }
+}
+
+/// A message with nothing but a frame id, and its prefix.
+fn stub(frame_id: u64) -> Bytes {
+    let message = DetectRequest { frame_id, ..DetectRequest::default() }.encode_to_vec();
+    let length = u32::try_from(message.len()).unwrap_or(0);
+    [&[0], &length.to_be_bytes()[..], &message].concat().into()
+}
+
+/// Finds the frame id in a request without keeping the request, wherever the field stands (protocol
+/// buffers' encoding: a tag, then a value whose length the tag's wire type tells; of a field that comes
+/// twice the last one counts).
+#[derive(Debug, Default)]
+struct Skim {
+    frame_id: u64,
+    part: Part,
+    /// A number of which bytes are still to come, and how many bits are here.
+    number: u64,
+    bits: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Part {
+    #[default]
+    Tag,
+    FrameId,
+    /// A number that is of no interest.
+    Number,
+    /// The length of a value that is of no interest.
+    Length,
+    Skip(u64),
+    /// No request: nothing more is looked for.
+    Lost,
+}
+
+/// Number of the field `frame_id`.
+const FRAME_ID: u64 = 1;
+
+impl Skim {
+    fn feed(&mut self, mut bytes: &[u8]) {
+        while let Some((&byte, rest)) = bytes.split_first() {
+            match self.part {
+                Part::Lost => return,
+                Part::Skip(0) => self.part = Part::Tag,
+                Part::Skip(left) => {
+                    let take = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                    bytes = &bytes[take..];
+                    self.part = Part::Skip(left - take as u64);
+                }
+                part => {
+                    bytes = rest;
+                    if let Some(number) = self.number(byte) {
+                        self.part = self.after(part, number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds a byte to the number being read, seven bits at a time; the number, once it is whole.
+    fn number(&mut self, byte: u8) -> Option<u64> {
+        if self.bits >= u64::BITS {
+            self.part = Part::Lost;
+            return None;
+        }
+        self.number |= u64::from(byte & 0x7F) << self.bits;
+        self.bits += 7;
+        if byte & 0x80 != 0 {
+            return None;
+        }
+        self.bits = 0;
+        Some(std::mem::take(&mut self.number))
+    }
+
+    /// What comes after a number that was this part.
+    fn after(&mut self, part: Part, number: u64) -> Part {
+        match part {
+            Part::Tag => match (number >> 3, number & 7) {
+                (FRAME_ID, 0) => Part::FrameId,
+                (_, 0) => Part::Number,
+                (_, 1) => Part::Skip(8),
+                (_, 2) => Part::Length,
+                (_, 5) => Part::Skip(4),
+                _ => Part::Lost,
+            },
+            Part::FrameId => {
+                self.frame_id = number;
+                Part::Tag
+            }
+            Part::Length => Part::Skip(number),
+            _ => Part::Tag,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn framed(request: &DetectRequest) -> Vec<u8> {
+        let message = request.encode_to_vec();
+        let length = u32::try_from(message.len()).expect("small");
+        [&[0], &length.to_be_bytes()[..], &message].concat()
+    }
+
+    fn request(frame_id: u64, bytes: usize) -> DetectRequest {
+        DetectRequest { frame_id, image_data: vec![7; bytes].into(), ..Default::default() }
+    }
+
+    /// Feeds bytes in pieces of these sizes, again and again.
+    fn run(bytes: &[u8], sizes: &[usize], shed: impl Fn(u64) -> bool) -> (Vec<u8>, Framing) {
+        let (mut framing, mut out, mut seen) = (Framing::default(), VecDeque::new(), 0);
+        let mut rest = Bytes::copy_from_slice(bytes);
+        for size in sizes.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let chunk = rest.split_to((*size).clamp(1, rest.len()));
+            framing.feed(&chunk, &mut out, |_, _| {
+                seen += 1;
+                if shed(seen - 1) { Meter::Shed } else { Meter::Keep }
+            });
+        }
+        (out.into_iter().flatten().collect(), framing)
+    }
+
+    #[test]
+    fn a_message_that_is_kept_is_not_copied() {
+        let bytes = Bytes::from(framed(&request(1, 100)));
+        let (mut framing, mut out) = (Framing::default(), VecDeque::new());
+        framing.feed(&bytes, &mut out, |_, _| Meter::Keep);
+        assert_eq!(out.len(), 1);
+        assert_eq!(out[0].as_ptr(), bytes.as_ptr());
+        assert!(!framing.amid());
+    }
+
+    #[test]
+    fn a_message_that_is_shed_leaves_its_id() {
+        for id in [0, 1, 300, u64::MAX] {
+            let (out, framing) = run(&framed(&request(id, 1000)), &[64], |_| true);
+            assert_eq!(out, framed(&request(id, 0)));
+            assert!(!framing.amid());
+        }
+    }
+
+    #[test]
+    fn the_id_is_found_wherever_it_stands() {
+        let mut message = request(0, 500).encode_to_vec();
+        message.extend(DetectRequest { budget_ms: 70, ..Default::default() }.encode_to_vec());
+        // Other wire types: fields 20 (8 bytes) and 21 (4 bytes).
+        message.extend([0xA1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 0xAD, 1, 8, 8, 8, 8]);
+        message.extend(request(77, 0).encode_to_vec());
+        for size in 1..9 {
+            let mut skim = Skim::default();
+            message.chunks(size).for_each(|chunk| skim.feed(chunk));
+            assert_eq!((skim.frame_id, skim.part), (77, Part::Tag));
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_dropped_all_the_same() {
+        let mut bytes = vec![0, 0, 0, 0, 40];
+        bytes.extend([0xFF; 40]);
+        bytes.extend(framed(&request(2, 3)));
+        let (out, _) = run(&bytes, &[7], |number| number == 0);
+        assert_eq!(out, [framed(&request(0, 0)), framed(&request(2, 3))].concat());
+    }
+
+    proptest! {
+        /// However the bytes are cut up: kept messages come through as they are, and shed ones as stubs.
+        #[test]
+        fn any_cut_of_any_messages(
+            messages in proptest::collection::vec((any::<u64>(), 0..300_usize, any::<bool>()), 1..12),
+            sizes in proptest::collection::vec(1..200_usize, 1..6),
+        ) {
+            let (mut bytes, mut expected) = (Vec::new(), Vec::new());
+            for &(id, size, shed) in &messages {
+                bytes.extend(framed(&request(id, size)));
+                expected.extend(framed(&request(id, if shed { 0 } else { size })));
+            }
+            let (out, framing) = run(&bytes, &sizes, |number| messages[number as usize].2);
+            prop_assert_eq!(out, expected);
+            prop_assert!(!framing.amid());
+            prop_assert_eq!(framing.messages(), messages.len() as u64);
+        }
+    }
+}
