@@ -1,6 +1,9 @@
 //! The operators' port: metrics and probes over HTTP.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use axum::{
     Router,
@@ -22,22 +25,24 @@ struct Admin {
     admission: Arc<Admission>,
     metrics: Arc<Metrics>,
     drain: CancellationToken,
+    stuck: Arc<AtomicBool>,
 }
 
-/// Serves `/metrics`, `/healthz` (the process runs) and `/readyz` (503 while shutting down) until
-/// dropped.
+/// Serves `/metrics`, `/healthz` (the process runs) and `/readyz` (503 while shutting down, or while a
+/// worker is stuck) until dropped.
 pub async fn serve(
     listener: TcpListener,
     admission: Arc<Admission>,
     metrics: Arc<Metrics>,
     drain: CancellationToken,
+    stuck: Arc<AtomicBool>,
 ) {
     let router = Router::new()
         .route("/", get(index))
         .route("/metrics", get(render))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
-        .with_state(Admin { admission, metrics, drain });
+        .with_state(Admin { admission, metrics, drain, stuck });
     if let Err(error) = axum::serve(listener, router).await {
         tracing::error!(%error, "the admin port failed");
     }
@@ -45,7 +50,7 @@ pub async fn serve(
 
 async fn index() -> &'static str {
     "vedette-server\n\n/metrics  Prometheus metrics\n/healthz  the process runs\n\
-     /readyz   the server is not shutting down\n"
+     /readyz   the server takes cameras: it is not shutting down, and no worker is stuck\n"
 }
 
 async fn render(State(admin): State<Admin>) -> Result<impl IntoResponse, StatusCode> {
@@ -60,6 +65,8 @@ async fn render(State(admin): State<Admin>) -> Result<impl IntoResponse, StatusC
 async fn ready(State(admin): State<Admin>) -> (StatusCode, &'static str) {
     if admin.drain.is_cancelled() {
         (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n")
+    } else if admin.stuck.load(Relaxed) {
+        (StatusCode::SERVICE_UNAVAILABLE, "a worker is stuck\n")
     } else {
         (StatusCode::OK, "ready\n")
     }

@@ -16,8 +16,8 @@ environment, that over the file. --print-config prints the result as such a file
 
 Once cameras can connect, one line appears on stdout: listening on ADDR. Logs go to stderr.
 SIGTERM or Ctrl-C drains: no new streams, frames in hand are answered, then exit 0; a second
-one ends at once. Exit codes: 0 stopped, 64 bad setting, 65 bad model, 66 missing file,
-69 port taken, 70 failure.
+one ends at once. SIGHUP reads the model, certificates and tokens anew. Exit codes: 0 stopped,
+64 bad setting, 65 bad model, 66 missing file, 69 port taken, 70 failure or a stuck worker.
 
 Examples:
   vedette-server

@@ -27,6 +27,11 @@ pub enum ServeError {
     Stdout(std::io::Error),
     #[error("the model could not be loaded: {0}")]
     Loading(String),
+    #[error(
+        "a worker has been stuck on a frame for {seconds} s (stuck-exit-seconds); to be started again \
+         by a supervisor"
+    )]
+    Stuck { seconds: u64 },
 }
 
 impl ServeError {
@@ -48,7 +53,8 @@ impl ServeError {
             | Self::Transport(_)
             | Self::Runtime(_)
             | Self::Stdout(_)
-            | Self::Loading(_) => 70,
+            | Self::Loading(_)
+            | Self::Stuck { .. } => 70,
         }
     }
 

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
@@ -44,7 +45,7 @@ pub struct Ingress {
 
 struct Shared {
     admission: Arc<Admission>,
-    model: Arc<ModelInfo>,
+    model: Arc<ArcSwap<ModelInfo>>,
     config: Config,
     drain: CancellationToken,
     memory: Arc<FrameMemory>,
@@ -57,7 +58,7 @@ impl Ingress {
     #[must_use]
     pub fn new(
         admission: Arc<Admission>,
-        model: Arc<ModelInfo>,
+        model: Arc<ArcSwap<ModelInfo>>,
         config: Config,
         drain: CancellationToken,
         memory: Arc<FrameMemory>,
@@ -211,6 +212,7 @@ impl ObjectDetection for Ingress {
         _: Request<ServerInfoRequest>,
     ) -> Result<Response<ServerInfo>, Status> {
         let Shared { model, config, .. } = &*self.shared;
+        let model = model.load();
         Ok(Response::new(ServerInfo {
             version: env!("CARGO_PKG_VERSION").into(),
             model: model.name.clone(),

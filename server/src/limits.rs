@@ -149,6 +149,9 @@ pub const STUCK: Duration = Duration::from_secs(5);
 /// Time on one frame after which the process gives itself up, unless set.
 pub const STUCK_EXIT: Duration = Duration::from_secs(30);
 
+/// How often the workers are looked after.
+pub const SUPERVISION_TICK: Duration = Duration::from_millis(500);
+
 /// Longest times of a worker on one frame that may be set, in seconds: an hour.
 pub const MAX_STUCK_SECONDS: u64 = 3600;
 

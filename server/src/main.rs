@@ -14,9 +14,9 @@ use vedette_server::{
     cli::{self, Command},
     config::Config,
     error::ServeError,
-    memory, serve,
+    memory, reload, serve,
     settings::ConfigError,
-    telemetry,
+    supervision, telemetry,
 };
 
 /// How long abandoned tasks may take to end.
@@ -33,9 +33,20 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("vedette-server: {error}");
+            if matches!(error, ServeError::Stuck { .. }) {
+                end_without_waiting(error.exit_code());
+            }
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// Ends the process although a thread hangs: an orderly end runs the destructors of libraries that the
+/// thread is in the middle of, and may wait for it.
+fn end_without_waiting(code: u8) -> ! {
+    // SAFETY: takes a number and does not return; nothing is left to be flushed, since stderr is not
+    // buffered and stdout was flushed after its only line.
+    unsafe { libc::_exit(code.into()) }
 }
 
 fn run() -> Result<(), ServeError> {
@@ -48,6 +59,7 @@ fn run() -> Result<(), ServeError> {
         Command::Serve(settings) => settings.check()?,
     };
     telemetry::init_logs(&config.log).map_err(ConfigError)?;
+    telemetry::log_panics();
     if !memory::keep_for_the_next_frame() {
         tracing::debug!("the C library's allocator refuses to be tuned");
     }
@@ -80,6 +92,8 @@ async fn serve_until_signal(config: Config) -> Result<(), ServeError> {
         () = next_signal() => return Ok(()),
     };
     announce(&running)?;
+    supervision::tell_supervisor(sd_notify::NotifyState::Ready);
+    tokio::spawn(reload_on_signal(running.reloader.clone())?);
     let (stop, stopped) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
         next_signal().await;
@@ -99,6 +113,16 @@ async fn serve_until_signal(config: Config) -> Result<(), ServeError> {
             let _ = stopped.await;
         })
         .await
+}
+
+/// Reads anew what can be whenever SIGHUP comes.
+fn reload_on_signal(reloader: reload::Reloader) -> Result<impl Future<Output = ()>, ServeError> {
+    let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::Runtime)?;
+    Ok(async move {
+        while hangup.recv().await.is_some() {
+            reloader.reload().await;
+        }
+    })
 }
 
 /// The line that scripts wait for.

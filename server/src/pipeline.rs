@@ -12,11 +12,15 @@
 use std::{
     convert::Infallible,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select};
 
 use crate::{
@@ -24,6 +28,7 @@ use crate::{
     clock,
     config::{BackendConfig, Config},
     infer::{InferError, ModelInfo, onnx::OnnxModel},
+    supervision::Watch,
     telemetry::metrics::Metrics,
     worker::Engine,
 };
@@ -43,7 +48,10 @@ pub struct Pipeline {
     /// Where streams register and offer frames.
     pub admission: Arc<Admission>,
     /// What is served.
-    pub model: Arc<ModelInfo>,
+    pub model: Arc<ArcSwap<ModelInfo>>,
+    /// Since when the workers have been on their frames.
+    pub watch: Arc<Watch>,
+    next: Arc<NextEngines>,
     /// Dropped, it ends the workers' loops.
     stop: Sender<Infallible>,
     /// Disconnected once the last worker has let go of its engine.
@@ -57,9 +65,16 @@ impl Pipeline {
     /// # Errors
     /// With one line that names the setting to change.
     pub fn start(config: &Config, metrics: &Arc<Metrics>) -> Result<Self, PipelineError> {
-        let (model, engines) = engines(config, metrics)?;
+        let (model, engines) = engines(config, metrics, config.frames.workers)?;
         metrics.describe_model(&model);
         Self::with_engines(config.net.max_cameras, model, engines, metrics)
+    }
+
+    /// What replaces the model while the workers run.
+    #[must_use]
+    pub fn reloader(&self, config: Config, metrics: Arc<Metrics>) -> ModelReloader {
+        let (model, next) = (Arc::clone(&self.model), Arc::clone(&self.next));
+        ModelReloader { config, metrics, model, next }
     }
 
     fn with_engines(
@@ -81,6 +96,8 @@ impl Pipeline {
             .panic_handler(|_| tracing::error!("a worker ended by a panic"))
             .build()
             .map_err(|error| threads(workers, &error))?;
+        let watch = Arc::new(Watch::new(workers, clock::now()));
+        let next = Arc::new(NextEngines::default());
         // Locked once by each thread, at its start.
         let engines = Mutex::new(engines);
         let context = Context {
@@ -88,16 +105,19 @@ impl Pipeline {
             woken,
             stopped,
             workers,
+            watch: Arc::clone(&watch),
+            next: Arc::clone(&next),
             metrics: Arc::clone(metrics),
             _alive: alive,
         };
-        pool.spawn_broadcast(move |_| {
+        pool.spawn_broadcast(move |broadcast| {
             let engine = engines.lock().unwrap_or_else(PoisonError::into_inner).pop();
             if let Some(engine) = engine {
-                context.work(engine);
+                context.work(engine, broadcast.index());
             }
         });
-        Ok(Self { admission, model, stop, ended, pool })
+        let model = Arc::new(ArcSwap::new(model));
+        Ok(Self { admission, model, watch, next, stop, ended, pool })
     }
 
     /// Ends the workers once they have finished what they hold, and waits for that as long as `most`.
@@ -110,12 +130,67 @@ impl Pipeline {
     }
 }
 
+/// Engines with another model, for workers to change to between two frames.
+#[derive(Default)]
+struct NextEngines {
+    /// Grows with each change.
+    change: AtomicU64,
+    // A lock because engines are made on one thread and fetched by others: once per worker and change.
+    engines: Mutex<Vec<Engine>>,
+}
+
+impl NextEngines {
+    fn put(&self, engines: Vec<Engine>) {
+        *self.engines.lock().unwrap_or_else(PoisonError::into_inner) = engines;
+        self.change.fetch_add(1, Ordering::Release);
+    }
+
+    /// The engine to change to, if there was a change since the one that the worker has seen.
+    fn fetch(&self, seen: &mut u64) -> Option<Engine> {
+        let change = self.change.load(Ordering::Acquire);
+        if change == *seen {
+            return None;
+        }
+        *seen = change;
+        self.engines.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+}
+
+/// Loads the model anew, and lets the workers change to it.
+pub struct ModelReloader {
+    config: Config,
+    metrics: Arc<Metrics>,
+    model: Arc<ArcSwap<ModelInfo>>,
+    next: Arc<NextEngines>,
+}
+
+impl ModelReloader {
+    /// Reads and tries out the model as at the start. Each worker changes to it before its next frame; if
+    /// it is of no use, all go on with the one they have. Takes seconds; not for a thread that moves frames.
+    ///
+    /// # Errors
+    /// As [`Pipeline::start`].
+    pub fn reload(&self) -> Result<Arc<ModelInfo>, PipelineError> {
+        // On this thread alone: the workers need the other cores.
+        let result = engines(&self.config, &self.metrics, 1);
+        self.metrics.model_reloaded(result.is_ok());
+        let (model, engines) = result?;
+        self.metrics.describe_model(&model);
+        self.model.store(Arc::clone(&model));
+        self.next.put(engines);
+        Ok(model)
+    }
+}
+
+/// An engine for each worker, made on so many threads at a time.
 fn engines(
     config: &Config,
     metrics: &Arc<Metrics>,
+    at_once: usize,
 ) -> Result<(Arc<ModelInfo>, Vec<Engine>), PipelineError> {
     let limits = config.frames.limits;
     let workers = config.frames.workers;
+    let faults = config.faults;
     if let BackendConfig::Spin(duration) = config.backend {
         let info = Arc::new(ModelInfo {
             name: "spin".into(),
@@ -124,7 +199,7 @@ fn engines(
             labels: Vec::new(),
         });
         let engines = (0..workers)
-            .map(|_| Engine::spin(Arc::clone(&info), duration, limits, Arc::clone(metrics)))
+            .map(|_| Engine::spin(Arc::clone(&info), duration, limits, faults, Arc::clone(metrics)))
             .collect();
         return Ok((info, engines));
     }
@@ -133,16 +208,22 @@ fn engines(
     let engine = || {
         let network = model.network()?;
         let (model, metrics) = (Arc::clone(&model), Arc::clone(metrics));
-        Ok(Engine::onnx(model, network, config.detect, limits, config.frames.jpeg, metrics))
+        let frames = (limits, config.frames.jpeg);
+        Ok(Engine::onnx(model, network, config.detect, frames, faults, metrics))
     };
-    // At the same time: each warms its network up, which one after the other would take long on many
-    // cores.
-    let engines = thread::scope(|scope| {
-        let spawn = |_| thread::Builder::new().spawn_scoped(scope, engine);
-        let loading = (0..workers).map(spawn).collect::<Result<Vec<_>, _>>();
-        let loading = loading.map_err(|error| threads(workers, &error))?;
-        loading.into_iter().map(join).collect::<Result<_, PipelineError>>()
-    })?;
+    // Several at the same time: each warms its network up, which one after the other would take long on
+    // many cores.
+    let mut engines = Vec::with_capacity(workers);
+    while engines.len() < workers {
+        let more = at_once.min(workers - engines.len());
+        let made = thread::scope(|scope| {
+            let spawn = |_| thread::Builder::new().spawn_scoped(scope, engine);
+            let loading = (0..more).map(spawn).collect::<Result<Vec<_>, _>>();
+            let loading = loading.map_err(|error| threads(workers, &error))?;
+            loading.into_iter().map(join).collect::<Result<Vec<_>, PipelineError>>()
+        })?;
+        engines.extend(made);
+    }
     Ok((Arc::new(model.info.clone()), engines))
 }
 
@@ -161,26 +242,35 @@ struct Context {
     woken: Receiver<()>,
     stopped: Receiver<Infallible>,
     workers: usize,
+    watch: Arc<Watch>,
+    next: Arc<NextEngines>,
     metrics: Arc<Metrics>,
     _alive: Sender<Infallible>,
 }
 
 impl Context {
     /// A worker's life: sleeps until a frame waits, takes it only when it can start it at once.
-    fn work(&self, mut engine: Engine) {
+    fn work(&self, mut engine: Engine, worker: usize) {
         let mut taken = Vec::with_capacity(engine.batch());
+        let mut seen = 0;
         loop {
             select! {
                 recv(self.woken) -> woken => if woken.is_err() { return },
                 recv(self.stopped) -> _ => return,
             }
+            if let Some(next) = self.next.fetch(&mut seen) {
+                engine = next;
+            }
             let result = catch_unwind(AssertUnwindSafe(|| {
+                let now = clock::now();
                 let most = self.share(engine.batch());
-                self.admission.take(most, clock::now(), &mut taken);
+                self.admission.take(most, now, &mut taken);
                 if !taken.is_empty() {
+                    self.watch.begin(worker, now);
                     engine.process(&mut taken);
                 }
             }));
+            self.watch.end(worker);
             if result.is_err() {
                 // The frames' tickets answer INTERNAL as they are dropped.
                 taken.clear();

@@ -1,11 +1,16 @@
 //! A server's life: bind, start the workers, serve, drain, end.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
+use sd_notify::NotifyState;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tonic::{server::NamedService, transport::Server};
-use tonic_health::server::HealthReporter;
+use tonic_health::{ServingStatus, server::HealthReporter};
 use vedette_proto::{
     FILE_DESCRIPTOR_SET, camera_ai::object_detection_server::ObjectDetectionServer,
 };
@@ -20,6 +25,8 @@ use crate::{
     intake::{FrameMemory, Metered},
     limits::{GRACE_RESERVE, METRICS_UPKEEP, message_bytes},
     pipeline::Pipeline,
+    reload::Reloader,
+    supervision::{Supervisor, set_status, tell_supervisor},
     telemetry::metrics::Metrics,
 };
 
@@ -44,7 +51,11 @@ pub struct Running {
     /// Cancelled, connections close once their streams have ended.
     close: CancellationToken,
     grace: Duration,
+    /// Reads anew what can be.
+    pub reloader: Reloader,
     serving: JoinHandle<Result<(), tonic::transport::Error>>,
+    /// Ends when a worker is lost, with the time for which it has been stuck.
+    supervisor: JoinHandle<Duration>,
     helpers: Vec<JoinHandle<()>>,
 }
 
@@ -69,10 +80,22 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
     let admission = Arc::clone(&pipeline.admission);
     let (drain, close) = (CancellationToken::new(), CancellationToken::new());
     let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_serving::<Service>().await;
+    set_status::<Service>(&health, ServingStatus::Serving).await;
 
     let max_message = message_bytes(config.frames.limits.max_bytes);
     let grace = config.net.grace;
+    let reloader = {
+        let model = pipeline.reloader(config.clone(), Arc::clone(&metrics));
+        Reloader { model: Arc::new(model) }
+    };
+    let stuck = Arc::new(AtomicBool::new(false));
+    let supervisor = Supervisor {
+        watch: Arc::clone(&pipeline.watch),
+        config: config.supervision,
+        health: health.clone(),
+        metrics: Arc::clone(&metrics),
+        stuck: Arc::clone(&stuck),
+    };
     let workers = config.frames.workers;
     let connections = config.net.connections;
     let reflection = config.net.reflection.then(reflection_service);
@@ -109,15 +132,18 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
             Arc::clone(&admission),
             Arc::clone(&metrics),
             drain.clone(),
+            stuck,
         )),
         tokio::spawn(upkeep(Arc::clone(&metrics))),
     ];
+    let supervisor = tokio::spawn(supervisor.run::<Service>());
+    let model = pipeline.model.load();
     tracing::info!(
         %addr,
         %admin_addr,
-        model = pipeline.model.name,
-        backend = pipeline.model.backend,
-        input = format_args!("{}x{}", pipeline.model.input.0, pipeline.model.input.1),
+        model = model.name,
+        backend = model.backend,
+        input = format_args!("{}x{}", model.input.0, model.input.1),
         workers,
         "serving"
     );
@@ -131,7 +157,9 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         drain,
         close,
         grace,
+        reloader,
         serving,
+        supervisor,
         helpers,
     })
 }
@@ -141,17 +169,21 @@ impl Running {
     /// back within the grace time whatever the peers do.
     ///
     /// # Errors
-    /// When the gRPC server fails while serving.
+    /// When the gRPC server fails while serving, or, after a drain, when a worker is stuck for good.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        tokio::select! {
+        let lost = tokio::select! {
             ended = &mut self.serving => return transport_result(ended),
-            () = stop => {}
-        }
+            stuck = &mut self.supervisor => Some(ServeError::Stuck {
+                seconds: stuck.unwrap_or_default().as_secs(),
+            }),
+            () = stop => None,
+        };
+        self.supervisor.abort();
+        tell_supervisor(NotifyState::Stopping);
         let cameras = self.admission.cameras();
         tracing::info!(cameras, grace = ?self.grace, "shutting down");
         self.metrics.ready.set(0.0);
-        self.health.set_not_serving::<Service>().await;
-        self.health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        set_status::<Service>(&self.health, ServingStatus::NotServing).await;
         self.drain.cancel();
 
         let deadline = tokio::time::sleep(self.grace.saturating_sub(GRACE_RESERVE));
@@ -182,7 +214,7 @@ impl Running {
         let _ = stopping.await;
         let (received, accounted) = self.metrics.frame_accounts();
         tracing::info!(received, accounted, "stopped");
-        ended
+        lost.map_or(ended, Err)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::{
     admit::{Place, Taken, worth_computing},
     clock,
     decode::{DecodeError, Decoder, FrameLimits, JpegDecode},
+    faults::{Faults, Stage},
     frame::Outcome,
     infer::{InferError, ModelInfo, network::Network, onnx::OnnxModel, spin::spin},
     letterbox::Letterbox,
@@ -44,6 +45,9 @@ struct Runner {
     options: DetectOptions,
     prepared: Vec<Prepared>,
     failures: u64,
+    faults: Faults,
+    /// Frames taken up so far.
+    frames: u64,
     metrics: Arc<Metrics>,
 }
 
@@ -60,6 +64,8 @@ pub struct SpinEngine {
     limits: FrameLimits,
     duration: Duration,
     info: Arc<ModelInfo>,
+    faults: Faults,
+    frames: u64,
     metrics: Arc<Metrics>,
 }
 
@@ -70,14 +76,16 @@ impl Engine {
         model: Arc<OnnxModel>,
         network: Network,
         options: DetectOptions,
-        limits: FrameLimits,
-        jpeg: JpegDecode,
+        (limits, jpeg): (FrameLimits, JpegDecode),
+        faults: Faults,
         metrics: Arc<Metrics>,
     ) -> Self {
         let runner = Runner {
             prepared: Vec::with_capacity(model.batch),
             postprocessor: Postprocessor::default(),
             failures: 0,
+            faults,
+            frames: 0,
             model,
             network,
             options,
@@ -99,9 +107,10 @@ impl Engine {
         info: Arc<ModelInfo>,
         duration: Duration,
         limits: FrameLimits,
+        faults: Faults,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self::Spin(SpinEngine { limits, duration, info, metrics })
+        Self::Spin(SpinEngine { limits, duration, info, faults, frames: 0, metrics })
     }
 
     /// Frames to take at once, at most.
@@ -136,11 +145,13 @@ impl Engine {
 }
 
 impl SpinEngine {
-    fn process(&self, frame: Taken) {
+    fn process(&mut self, frame: Taken) {
+        self.frames += 1;
         let Taken { picture, ticket, place, mut progress } = frame;
         match self.limits.probe(&picture) {
             Ok(size) => {
                 let start = clock::now();
+                self.faults.strike(Stage::Inference, self.frames);
                 spin(self.duration);
                 progress.inference = clock::now().saturating_duration_since(start);
                 progress.size = size;
@@ -166,6 +177,8 @@ impl OnnxEngine {
     fn prepare(&mut self, frame: Taken) {
         let Taken { picture, ticket, place, mut progress } = frame;
         self.metrics.decode_bytes.increment(picture.data.len() as u64);
+        self.runner.frames += 1;
+        self.runner.faults.strike(Stage::Decode, self.runner.frames);
         let start = clock::now();
         let model = &self.runner.model;
         let decoded = self.decoder.decode(&picture, |size| model.letterbox(size).scaled);
@@ -214,6 +227,7 @@ impl Runner {
         let Some(first) = self.prepared.first() else { return };
         let input = first.letterbox.input;
         let start = clock::now();
+        self.faults.strike(Stage::Inference, self.frames);
         let result = self.network.run(input, pictures);
         let inference = clock::now().saturating_duration_since(start);
         self.metrics.stages.inference.record(inference);
@@ -238,6 +252,7 @@ impl Runner {
         let each = outputs.values.chunks_exact(shape.values());
         for (frame, output) in self.prepared.drain(..).zip(each) {
             let start = clock::now();
+            self.faults.strike(Stage::Postprocess, self.frames);
             let letterbox = &frame.letterbox;
             let detections =
                 self.postprocessor.run(family, shape, output, letterbox, &self.options);

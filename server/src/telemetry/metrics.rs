@@ -3,7 +3,10 @@
 //! Times are in seconds, sizes in bytes, as Prometheus recommends. Series do not depend on the number
 //! of cameras.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder as _, Unit};
 use metrics_exporter_prometheus::{
@@ -32,6 +35,8 @@ const COMPUTING_FRAMES: &str = "vedette_computing_frames";
 const FRAME_MEMORY_BYTES: &str = "vedette_frame_memory_bytes";
 const WORKERS: &str = "vedette_workers";
 const WORKER_PANICS: &str = "vedette_worker_panics_total";
+const WORKERS_STUCK: &str = "vedette_workers_stuck_total";
+const MODEL_RELOADS: &str = "vedette_model_reloads_total";
 const MAX_CAMERAS: &str = "vedette_max_cameras";
 const READY: &str = "vedette_ready";
 const MODEL_INFO: &str = "vedette_model_info";
@@ -44,6 +49,9 @@ const SECONDS_BUCKETS: [f64; 29] = [
     0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.095, 0.1, 0.105, 0.11, 0.125, 0.15, 0.2, 0.5, 1.0,
     5.0,
 ];
+
+/// How an attempt can end, as a label.
+const RESULTS: [&str; 2] = ["ok", "failed"];
 
 /// Bucket bounds of frames per inference.
 const BATCH_BUCKETS: [f64; 6] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
@@ -110,6 +118,10 @@ pub struct Metrics {
     pub frame_memory: Gauge,
     pub workers: Gauge,
     pub worker_panics: Counter,
+    pub workers_stuck: Counter,
+    model_reloads: [Counter; 2],
+    /// The model described last.
+    model_info: Mutex<Option<Gauge>>,
     pub max_cameras: Gauge,
     pub ready: Gauge,
     process: metrics_process::Collector,
@@ -215,6 +227,15 @@ impl Metrics {
             ),
             workers: to.gauge(WORKERS, "Threads that decode and infer", &[]),
             worker_panics: to.counter(WORKER_PANICS, "Panics caught in workers", &[]),
+            workers_stuck: to.counter(
+                WORKERS_STUCK,
+                "Times that the server was not ready because a worker was stuck on a frame",
+                &[],
+            ),
+            model_reloads: RESULTS.map(|result| {
+                to.counter(MODEL_RELOADS, "Reloads of the model, by result", &[("result", result)])
+            }),
+            model_info: Mutex::default(),
             max_cameras: to.gauge(MAX_CAMERAS, "Streams served at the same time at most", &[]),
             ready: to.gauge(READY, "1 while new streams are accepted", &[]),
             process: metrics_process::Collector::default(),
@@ -243,13 +264,23 @@ impl Metrics {
         times.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Publishes what is served.
+    /// Counts a reload of the model.
+    pub fn model_reloaded(&self, ok: bool) {
+        self.model_reloads[usize::from(!ok)].increment(1);
+    }
+
+    /// Publishes what is served, in place of what was before.
     pub fn describe_model(&self, model: &ModelInfo) {
         let to = Registrar(&self.recorder);
         let input = format!("{}x{}", model.input.0, model.input.1);
         let labels =
             [("model", model.name.as_str()), ("backend", model.backend), ("input", &input)];
-        to.gauge(MODEL_INFO, "The model served; always 1", &labels).set(1.0);
+        let gauge = to.gauge(MODEL_INFO, "1 for the model served, 0 for earlier ones", &labels);
+        let mut current = self.model_info.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(earlier) = current.replace(gauge.clone()) {
+            earlier.set(0.0);
+        }
+        gauge.set(1.0);
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         to.gauge(BUILD_INFO, "The version running; always 1", &version).set(1.0);
     }

@@ -6,7 +6,7 @@ use tracing_subscriber::{
     EnvFilter, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt,
 };
 
-use crate::{config::LogConfig, settings::LogFormat};
+use crate::{config::LogConfig, decode::one_line, settings::LogFormat};
 
 /// Sends logs to stderr. Stdout carries only what scripts wait for.
 ///
@@ -33,4 +33,15 @@ pub fn init_logs(config: &LogConfig) -> Result<(), String> {
     // A second server in one process (tests) keeps the first one's logs.
     drop(installed);
     Ok(())
+}
+
+/// Logs a panic as one line like any other, instead of the several that Rust prints.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let what = panic.payload_as_str().map(one_line).unwrap_or_default();
+        let thread = std::thread::current();
+        let thread = thread.name().unwrap_or_default();
+        tracing::error!(thread, place, "panic: {what}");
+    }));
 }

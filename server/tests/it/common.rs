@@ -1,7 +1,8 @@
 //! What the scenarios share: a server in this process, a client, and the check that no frame is lost.
 
 use std::{
-    net::SocketAddr,
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -18,6 +19,9 @@ use vedette_proto::{
     },
 };
 use vedette_server::{
+    config::Config,
+    error::ServeError,
+    faults::Faults,
     serve,
     settings::{BackendKind, Settings},
     telemetry::metrics::Metrics,
@@ -81,25 +85,31 @@ pub(crate) fn cells(model: &str) -> Settings {
 /// A server in this process.
 pub(crate) struct TestServer {
     pub(crate) addr: SocketAddr,
+    pub(crate) admin: SocketAddr,
     pub(crate) metrics: Arc<Metrics>,
     stop: oneshot::Sender<()>,
-    ended: tokio::task::JoinHandle<()>,
+    ended: tokio::task::JoinHandle<Result<(), ServeError>>,
 }
 
 impl TestServer {
     pub(crate) async fn start(settings: Settings) -> Self {
-        let config = settings.check().expect("valid settings");
+        Self::start_faulty(settings, Faults::None).await
+    }
+
+    /// A server in which something goes wrong on purpose.
+    pub(crate) async fn start_faulty(settings: Settings, faults: Faults) -> Self {
+        let config = Config { faults, ..settings.check().expect("valid settings") };
         let running = serve::start(config).await.unwrap_or_else(|error| panic!("{error}"));
-        let addr = running.addr;
+        let (addr, admin) = (running.addr, running.admin_addr);
         let metrics = Arc::clone(&running.metrics);
         let (stop, stopped) = oneshot::channel();
         let ended = tokio::spawn(async move {
             let stopped = async {
                 let _ = stopped.await;
             };
-            running.run_until(stopped).await.unwrap_or_else(|error| panic!("{error}"));
+            running.run_until(stopped).await
         });
-        Self { addr, metrics, stop, ended }
+        Self { addr, admin, metrics, stop, ended }
     }
 
     pub(crate) async fn client(&self) -> ObjectDetectionClient<Channel> {
@@ -139,15 +149,42 @@ impl TestServer {
         self.metrics.frame_accounts()
     }
 
+    /// Waits until the server ends by itself, and says why it did.
+    pub(crate) async fn ends(self) -> Result<(), ServeError> {
+        let _running = self.stop;
+        tokio::time::timeout(PATIENCE, self.ended).await.expect("ends").expect("no panic")
+    }
+
     /// Stops the server, and checks that every frame it received ended in an outcome.
     pub(crate) async fn stop(self) {
         let metrics = Arc::clone(&self.metrics);
         let _ = self.stop.send(());
-        tokio::time::timeout(PATIENCE, self.ended).await.expect("stops").expect("no panic");
+        let ended = tokio::time::timeout(PATIENCE, self.ended).await.expect("stops");
+        ended.expect("no panic").unwrap_or_else(|error| panic!("{error}"));
         let (received, ended) = metrics.frame_accounts();
         assert!(received > 0, "the scenario sent nothing");
         assert_eq!(received, ended, "received = sum of outcomes\n{}", metrics.render());
     }
+}
+
+/// Status line and body of a GET.
+pub(crate) fn get(addr: SocketAddr, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(addr).expect("connects");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sends");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("reads");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a response");
+    (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
+}
+
+/// Waits until this holds.
+pub(crate) async fn wait_until(mut holds: impl FnMut() -> bool) {
+    let reached = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, reached).await.expect("in time");
 }
 
 /// A connection of its own.

@@ -1,14 +1,16 @@
 //! The real program: what it says when it cannot start, probes, and how it ends.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    io::{BufRead, BufReader, Read},
+    net::{SocketAddr, TcpListener},
     path::Path,
     process::{Child, ChildStdout, Command, Output, Stdio},
     time::Duration,
 };
 
-use crate::common::{Camera, channel, connect, connect_narrow, fetched, fixture, small_jpeg};
+use crate::common::{
+    Camera, channel, connect, connect_narrow, fetched, fixture, get, small_jpeg, wait_until,
+};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
@@ -77,16 +79,6 @@ impl Server {
 
 fn free_addr() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port")
-}
-
-/// Status line and body of a GET.
-fn get(addr: SocketAddr, path: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(addr).expect("connects");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sends");
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("reads");
-    let (head, body) = text.split_once("\r\n\r\n").expect("a response");
-    (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
 }
 
 #[test]
@@ -420,4 +412,53 @@ fn a_later_signal_ends_at_once() {
     }
     assert_eq!(server.end().0, Some(143));
     drop(camera);
+}
+
+/// The model file changes under a running server: nothing happens until it is told to look, and a file that
+/// is of no use changes nothing then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_changes_under_the_server() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = folder.path().join("model.onnx");
+    std::fs::copy(fixture("models/cells_v8.onnx"), &model).expect("copies");
+    let runtime = fetched("onnxruntime/libonnxruntime.so");
+    let server = Server::start(&[
+        "--runtime-lib",
+        runtime.to_str().expect("Unicode"),
+        "--model",
+        model.to_str().expect("Unicode"),
+        "--confidence",
+        "0.5",
+    ]);
+    let mut camera = Camera::open(&mut connect(server.addr).await, "cam").await.expect("accepted");
+    let picture = crate::common::bytes("base_640x360.jpg");
+    let labels = |answer: &vedette_proto::camera_ai::DetectResponse| {
+        answer.objects.iter().map(|object| object.label.clone()).collect::<Vec<_>>()
+    };
+    let before = labels(&camera.detect(1, &picture).await);
+    assert_eq!(before.len(), 3);
+
+    // Truncated in place, then removed: what serves is in memory.
+    std::fs::OpenOptions::new().write(true).truncate(true).open(&model).expect("truncates");
+    assert_eq!(labels(&camera.detect(2, &picture).await), before);
+    let metrics = |series: &str| get(server.admin, "/metrics").1.lines().any(|line| line == series);
+    server.signal("HUP");
+    wait_until(|| metrics("vedette_model_reloads_total{result=\"failed\"} 1")).await;
+    assert_eq!(labels(&camera.detect(3, &picture).await), before);
+    std::fs::remove_file(&model).expect("removes");
+    server.signal("HUP");
+    wait_until(|| metrics("vedette_model_reloads_total{result=\"failed\"} 2")).await;
+    assert_eq!(labels(&camera.detect(4, &picture).await), before);
+
+    // Another one takes over between two frames of an open stream.
+    std::fs::copy(fixture("models/cells_names_missing.onnx"), &model).expect("copies");
+    server.signal("HUP");
+    wait_until(|| metrics("vedette_model_reloads_total{result=\"ok\"} 1")).await;
+    let after = labels(&camera.detect(5, &picture).await);
+    assert_ne!(after, before, "the labels of the other model");
+    drop(camera);
+    server.signal("TERM");
+    let (code, _, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(log.matches("going on with the model as it was").count(), 2, "{log}");
 }

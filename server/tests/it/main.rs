@@ -4,6 +4,7 @@ mod bare_contract;
 mod cases;
 mod common;
 mod connections;
+mod faults;
 mod jpeg_decode;
 mod lifecycle;
 mod overload;
