@@ -6,7 +6,12 @@ PYTHON ?= python3
 export PATH := $(PATH):$(CURDIR)/models/cache/bin
 
 .NOTPARALLEL:
-.PHONY: help setup setup-test demo test fmt lint unit accuracy bench bench-build bench-peers picture check-pages clean
+.PHONY: help setup setup-test demo test test-promises soak fuzz mutants deny fmt lint unit accuracy bench \
+    bench-build bench-peers picture check-pages clean
+
+# Length of the soak; CPU seconds for each fuzz target.
+MINUTES ?= 20
+SECONDS_EACH ?= 300
 
 # In the order of the results page; BENCH_ARGS="--trials 5" goes to each.
 BENCHES := ceiling stages boxes server neighbour overload idle rtt
@@ -33,12 +38,28 @@ lint: ## Clippy with warnings as errors, shell and Python syntax
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	bash -n deploy/demo.sh .ci/run
 	$(PYTHON) -m compileall -q models/*.py benches/accuracy benches/peers server/tests/reference \
-	    client-sim/tests/browser
+	    server/tests/mutations client-sim/tests/browser promises fuzz/*.py
 
 unit: ## All tests (set up first)
 	$(PYTHON) -m unittest discover -s models
 	$(PYTHON) -m unittest discover -s benches/peers/tests
+	$(PYTHON) -m unittest discover -s promises/tests
 	cargo test --workspace --locked
+
+test-promises: setup ## The promises, each held against a running server (root on Debian, half an hour); docs/promises.md
+	$(PYTHON) promises/run.py $(PROMISES)
+
+soak: setup ## Cameras come, go and misbehave for MINUTES=20; report in target/soak
+	$(PYTHON) promises/soak.py --minutes $(MINUTES)
+
+fuzz: ## Hostile input for SECONDS_EACH=300 CPU seconds per target
+	$(PYTHON) fuzz/run.py --seconds $(SECONDS_EACH)
+
+mutants: ## Bugs planted in the server's core: does the simulation find each?
+	$(PYTHON) server/tests/mutations/check.py
+
+deny: ## Licences, sources, advisories and banned versions of all dependencies (installs cargo-deny)
+	$(PYTHON) promises/run.py --only 32
 
 accuracy: ## mAP of the server beside the reference: make accuracy IMAGES=folder with instances.json
 	@$(PYTHON) models/setup.py --python-env accuracy

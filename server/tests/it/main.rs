@@ -7,6 +7,7 @@ mod connections;
 mod faults;
 mod jpeg_decode;
 mod lifecycle;
+mod operations;
 mod overload;
 mod raw_frames;
 mod scheduling;
