@@ -16,6 +16,7 @@ use vedette_proto::camera_ai::{DetectRequest, DetectResponse, PixelFormat};
 use crate::{
     clock,
     config::Reconnect,
+    heartbeat::{self, QuietTimer},
     pacer::Pacer,
     random,
     record::{CameraRecord, camera_id},
@@ -86,6 +87,8 @@ pub struct Fleet {
     pub reconnect: Reconnect,
     /// Decides the pauses before that.
     pub seed: u64,
+    /// A camera whose open stream has been quiet for this long sends a heartbeat; `None` = never.
+    pub heartbeat: Option<Duration>,
     /// Read while they run.
     pub live: Arc<Live>,
     /// The answers by the second. Cameras of several threads write to it, each for less than a
@@ -134,6 +137,8 @@ enum Event {
     Sent,
     /// The connection takes no more frames; the answers will say why.
     Refused,
+    /// Nothing has been sent for so long that a proxy might take the stream for dead.
+    Quiet,
     /// The run was stopped by hand.
     Stop,
     /// Nothing more is waited for.
@@ -182,7 +187,9 @@ impl<'a> Camera<'a> {
         let (sender, mut answers) =
             stream::open(channel, &camera_id(self.index), fleet.token.as_ref());
         (self.sender, self.refused) = (Some(sender), false);
-        self.look(clock::now());
+        let opened = clock::now();
+        self.look(opened);
+        let mut quiet = fleet.heartbeat.map(|every| QuietTimer::new(every, opened));
         let last = self.intended(self.lane().frames() - 1);
         let give_up = clock::sleep_until(last + fleet.drain);
         tokio::pin!(give_up);
@@ -198,6 +205,7 @@ impl<'a> Camera<'a> {
                     }
                     None => Event::Refused,
                 },
+                () = silence(quiet.as_mut()), if self.sending() && !self.due => Event::Quiet,
                 () = stopped(stop), if self.sending() => Event::Stop,
                 () = &mut give_up => Event::GiveUp,
             };
@@ -218,8 +226,17 @@ impl<'a> Camera<'a> {
                 Event::Due => self.look(now),
                 Event::Sent => {
                     self.sent(now);
+                    if let Some(timer) = &mut quiet {
+                        timer.sent(now);
+                    }
                     if !self.sending() {
                         give_up.as_mut().reset((now + fleet.drain).into());
+                    }
+                }
+                Event::Quiet => {
+                    self.heartbeat();
+                    if let Some(timer) = &mut quiet {
+                        timer.sent(now);
                     }
                 }
                 Event::Refused | Event::Stop => {
@@ -286,8 +303,19 @@ impl<'a> Camera<'a> {
         }
     }
 
+    /// Sends a heartbeat if the connection takes one at once. Otherwise it still has the last frame,
+    /// and a heartbeat behind that would only be in the next frame's way.
+    fn heartbeat(&mut self) {
+        let Some(Ok(place)) = self.sender.as_ref().map(mpsc::Sender::try_reserve) else { return };
+        place.send(heartbeat::request(self.record.heartbeat_sent()));
+    }
+
     fn answered(&mut self, answer: &DetectResponse, now: Instant) {
         self.in_vain = 0;
+        if heartbeat::is_heartbeat(answer.frame_id) {
+            self.record.heartbeat_answered(answer);
+            return;
+        }
         let offset = self.offset(now);
         let live = &self.fleet.live;
         live.answered.fetch_add(1, Relaxed);
@@ -320,6 +348,14 @@ async fn reserve(
 ) -> Option<mpsc::Permit<'_, DetectRequest>> {
     match sender {
         Some(sender) => sender.reserve().await.ok(),
+        None => std::future::pending().await,
+    }
+}
+
+/// Ends when a heartbeat is due. Pending without timer.
+async fn silence(timer: Option<&mut QuietTimer>) {
+    match timer {
+        Some(timer) => timer.quiet().await,
         None => std::future::pending().await,
     }
 }

@@ -1,7 +1,8 @@
 //! Simulates fleets of cameras against a `camera_ai` gRPC server and judges the answers.
 //!
 //! A run reads from left to right: pictures ([`source`]) go out when the [`schedule`] says, one
-//! [`camera`] task per camera, woken by the [`pacer`]; answers are matched in its [`record`]; afterwards [`stats`] are added
+//! [`camera`] task per camera, woken by the [`pacer`], with signs of life in between
+//! ([`heartbeat`]); answers are matched in its [`record`]; afterwards [`stats`] are added
 //! up, [`verdict`] judges them and [`report`] prints them. [`run`] wires these; only [`clock`] reads
 //! the time.
 
@@ -15,6 +16,7 @@ pub mod connect;
 pub mod detect;
 pub mod draw;
 pub mod error;
+pub mod heartbeat;
 pub mod machine;
 pub mod meter;
 pub mod null_server;

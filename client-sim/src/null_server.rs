@@ -118,7 +118,7 @@ impl ObjectDetection for Null {
 fn answer(frame: &DetectRequest) -> DetectResponse {
     DetectResponse {
         frame_id: frame.frame_id,
-        outcome: Outcome::Ok as i32,
+        outcome: if frame.heartbeat { Outcome::Heartbeat } else { Outcome::Ok } as i32,
         ..DetectResponse::default()
     }
 }

@@ -9,6 +9,7 @@ use vedette_proto::camera_ai::{DetectResponse, Outcome};
 
 use crate::{
     clock::{micros, millis},
+    heartbeat::{self, Heartbeats, is_heartbeat},
     report::schema::CameraFigures,
     schedule::{Lane, Schedule},
     stats::{Distribution, StageSums, Tally},
@@ -47,8 +48,10 @@ pub struct CameraRecord {
     schedule: Arc<Schedule>,
     slo_max: Duration,
     frames: Vec<FrameState>,
-    /// Frames sent on the present stream, in order.
+    /// Ids of what was sent on the present stream, in order: frames, and heartbeats, because a server
+    /// that shuts down counts both.
     on_stream: Vec<u64>,
+    heartbeats: Heartbeats,
     open: u64,
     warmup: Tally,
     measured: Tally,
@@ -88,6 +91,7 @@ impl CameraRecord {
             slo_max,
             frames: vec![FrameState::Unsent; frames],
             on_stream: Vec::new(),
+            heartbeats: Heartbeats::default(),
             open: 0,
             warmup: Tally::default(),
             measured: Tally::default(),
@@ -138,6 +142,21 @@ impl CameraRecord {
         }
     }
 
+    /// A heartbeat is handed to the connection. Returns its id.
+    pub fn heartbeat_sent(&mut self) -> u64 {
+        let id = self.heartbeats.next_id();
+        self.heartbeats.sent();
+        self.on_stream.push(id);
+        id
+    }
+
+    /// The answer to a heartbeat came in. One that is not waited for is a protocol error.
+    pub fn heartbeat_answered(&mut self, answer: &DetectResponse) {
+        if let Err(why) = self.heartbeats.answered(answer) {
+            self.protocol_error(why);
+        }
+    }
+
     /// An answer came in at `offset`. One to a frame that is not waiting for one is a protocol error
     /// and counts as nothing else. Returns what a measured answer adds to the fleet's timeline.
     pub fn answered(&mut self, answer: &DetectResponse, offset: Duration) -> Option<Measured> {
@@ -156,10 +175,17 @@ impl CameraRecord {
         }
         self.open -= 1;
         self.close_gap(offset);
-        let outcome = Outcome::try_from(answer.outcome).unwrap_or_else(|_| {
-            self.protocol_error(format!("unknown outcome {} of frame {k}", answer.outcome));
-            Outcome::Internal
-        });
+        let outcome = match Outcome::try_from(answer.outcome) {
+            Ok(Outcome::Heartbeat) => {
+                self.protocol_error(format!("frame {k} answered as a heartbeat"));
+                Outcome::Internal
+            }
+            Ok(outcome) => outcome,
+            Err(_) => {
+                self.protocol_error(format!("unknown outcome {} of frame {k}", answer.outcome));
+                Outcome::Internal
+            }
+        };
         self.tally(k).count(outcome);
         let intended = self.lane().intended(k);
         // Whole microseconds, so that what is counted against the limit is what is reported.
@@ -194,9 +220,10 @@ impl CameraRecord {
     /// it had not read them.
     pub fn stream_ended(&mut self, end: &StreamEnd, offset: Duration, next: u64) {
         let owed = end.accepted();
+        self.heartbeats.stream_ended();
         let mut gap = self.gap.take().unwrap_or(Gap { since: offset, open: Vec::new(), next });
         for (place, k) in (0..).zip(std::mem::take(&mut self.on_stream)) {
-            if self.frames[k as usize] != FrameState::Sent {
+            if is_heartbeat(k) || self.frames[k as usize] != FrameState::Sent {
                 continue;
             }
             self.open -= 1;
@@ -221,7 +248,8 @@ impl CameraRecord {
         if length > self.max_gap || !settled {
             return;
         }
-        let back = self.on_stream.first().copied().unwrap_or(gap.next);
+        let first = self.on_stream.iter().copied().find(|&id| !is_heartbeat(id));
+        let back = first.unwrap_or(gap.next);
         let missed = (gap.next..back).filter(|&k| self.frames[k as usize] == FrameState::Unsent);
         let excused: Vec<u64> = gap.open.into_iter().chain(missed).collect();
         for k in excused {
@@ -259,7 +287,7 @@ impl CameraRecord {
     pub fn finish(mut self, end: &StreamEnd, horizon: Option<Duration>) -> CameraResult {
         let owed = end.accepted();
         for (place, k) in (0..).zip(std::mem::take(&mut self.on_stream)) {
-            if self.frames[k as usize] == FrameState::Sent {
+            if !is_heartbeat(k) && self.frames[k as usize] == FrameState::Sent {
                 self.write_off(k, owed.is_none_or(|accepted| place < accepted));
             }
         }
@@ -294,6 +322,7 @@ impl CameraRecord {
                 bins_missed: Vec::new(),
             },
             gaps: self.gaps,
+            heartbeats: self.heartbeats.counts(),
             over_slo_by_itself: self.over_slo_by_itself,
             latency: self.latency,
             lateness: self.lateness,
@@ -329,6 +358,8 @@ pub struct CameraResult {
     pub figures: CameraFigures,
     /// Times from a stream's end to the next one's first answer.
     pub gaps: Vec<Duration>,
+    /// Its signs of life.
+    pub heartbeats: heartbeat::Counts,
     /// Measured OK answers over the limit that had been within it without the camera's waking late.
     pub over_slo_by_itself: u64,
     /// Latency of the measured OK answers.
@@ -444,6 +475,40 @@ mod tests {
         record.answered(&answer(0, 0), at(5));
         let tally = record.finish(&shut_down(Some(4)), None).figures.tally;
         assert_eq!((tally.lost, tally.unaccepted, tally.not_sent), (3, 2, 4));
+    }
+
+    #[test]
+    fn heartbeats_are_no_frames_but_count_among_what_a_server_had_read() {
+        let beat = Outcome::Heartbeat as i32;
+        let mut record = record(0, 6);
+        record.sent(0, at(0), Duration::ZERO);
+        let first = record.heartbeat_sent();
+        record.sent(1, at(1), Duration::ZERO);
+        let unanswered = record.heartbeat_sent();
+        record.sent(2, at(2), Duration::ZERO);
+        record.answered(&answer(0, 0), at(0));
+        record.heartbeat_answered(&answer(first, beat));
+        assert_eq!(record.open(), 2);
+        // Of frame 0, a heartbeat, frame 1, a heartbeat, frame 2 the server had read three.
+        record.stream_ended(&shut_down(Some(3)), at(3), 3);
+        record.heartbeat_sent();
+        record.sent(4, at(4), Duration::ZERO);
+        record.answered(&answer(4, 0), at(4));
+        // The ended stream's is not waited for any more, and a frame is no heartbeat.
+        record.heartbeat_answered(&answer(unanswered, beat));
+        record.sent(5, at(5), Duration::ZERO);
+        record.answered(&answer(5, beat), at(5));
+        record.heartbeat_sent();
+        let result = record.finish(&shut_down(Some(1)), None);
+        let (counts, figures) = (result.heartbeats, result.figures);
+        let expected = heartbeat::Counts { sent: 4, answered: 1, taken_for_frames: 0 };
+        assert_eq!(counts, expected);
+        let tally = figures.tally;
+        assert_eq!((tally.sent, tally.ok, tally.internal), (5, 2, 1));
+        assert_eq!((tally.lost, tally.unaccepted, tally.not_sent), (1, 1, 1));
+        assert_eq!((figures.reconnects, figures.protocol_errors), (1, 2));
+        let first = figures.first_protocol_error.unwrap();
+        assert_eq!(first, format!("answer to heartbeat {unanswered}, which awaits none"));
     }
 
     /// Frames 0 to 2 on a first stream that ends at 2.05 s, of which the server had read `accepted`;

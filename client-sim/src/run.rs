@@ -155,6 +155,7 @@ pub async fn play(
         slo_max: config.slo.max,
         reconnect: config.reconnect,
         seed: config.scenario.seed,
+        heartbeat: config.scenario.heartbeat,
         live,
         timeline: Mutex::new(FleetTimeline::new(Bins::of(&schedule))),
     });

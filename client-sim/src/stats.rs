@@ -64,7 +64,7 @@ impl Tally {
             Outcome::Overloaded => &mut self.overloaded,
             Outcome::BadImage => &mut self.bad_image,
             Outcome::Unsupported => &mut self.unsupported,
-            // No frame of ours is answered as a sign of life; signs of life are not counted here.
+            // Answers to heartbeats are not counted here; a frame answered like one has failed.
             Outcome::Internal | Outcome::Heartbeat => &mut self.internal,
         } += 1;
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use super::{
     files::FileArgs,
     fleet::{FleetArgs, LinkArgs, MAX_CAMERAS, ServerArgs, SloArgs},
-    values::{positive_seconds, seconds},
+    values::{heartbeat, positive_seconds, seconds},
 };
 use crate::config::{JsonTarget, Outputs, RunConfig, Scenario, SelfTest, read_scenario};
 
@@ -40,6 +40,10 @@ pub(super) struct RunArgs {
     /// [default: 1, or the scenario's]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Let a camera that has sent nothing for so many seconds send a heartbeat, for proxies that cut
+    /// quiet streams; 0 = never [default: 0, or the scenario's]
+    #[arg(long, value_name = "SECONDS", value_parser = heartbeat)]
+    heartbeat_seconds: Option<Duration>,
     #[command(flatten)]
     server: ServerArgs,
     #[command(flatten)]
@@ -75,6 +79,9 @@ impl RunArgs {
         scenario.measured = self.seconds.unwrap_or(scenario.measured);
         scenario.warmup = self.warmup.unwrap_or(scenario.warmup);
         scenario.seed = self.seed.unwrap_or(scenario.seed);
+        if let Some(every) = self.heartbeat_seconds {
+            scenario.heartbeat = (!every.is_zero()).then_some(every);
+        }
         Ok(scenario)
     }
 }

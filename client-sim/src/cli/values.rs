@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Connections, MAX_FPS, MAX_SECONDS, MIN_FPS};
+use crate::config::{self, Connections, MAX_FPS, MAX_SECONDS, MIN_FPS};
 
 /// Most connections that cameras share.
 const MAX_CONNECTIONS: u32 = 20_000;
@@ -43,6 +43,11 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
 pub(super) fn positive_seconds(text: &str) -> Result<Duration, String> {
     let duration = seconds(text)?;
     if duration.is_zero() { Err("must be more than 0 seconds".to_owned()) } else { Ok(duration) }
+}
+
+/// A pause that may not be shorter than a heartbeat's, or 0.
+pub(super) fn heartbeat(text: &str) -> Result<Duration, String> {
+    Ok(config::heartbeat(seconds(text)?)?.unwrap_or_default())
 }
 
 pub(super) fn positive_millis(text: &str) -> Result<Duration, String> {

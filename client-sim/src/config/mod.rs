@@ -20,7 +20,8 @@ pub use self::{
     ping::{Mode, Payload, PingConfig, PingServer, Sharing},
     scenario::{Behaviour, Burst, Group, PictureSource, Rogue, Scenario},
     scenario_file::{
-        MAX_CAMERAS, MAX_FPS, MAX_SECONDS, MIN_FPS, RAMP_CAMERAS, RAMP_EVERY, read_scenario,
+        MAX_CAMERAS, MAX_FPS, MAX_SECONDS, MIN_FPS, RAMP_CAMERAS, RAMP_EVERY, heartbeat,
+        read_scenario,
     },
 };
 

@@ -20,6 +20,9 @@ pub struct Scenario {
     pub measured: Duration,
     /// How the cameras' start times lie to each other.
     pub phases: Phases,
+    /// A camera that has sent nothing on its open stream for this long sends a heartbeat, at least
+    /// [`heartbeat::SHORTEST`](crate::heartbeat::SHORTEST); `None` = never.
+    pub heartbeat: Option<Duration>,
     /// Decides every random number of the run.
     pub seed: u64,
 }
@@ -146,6 +149,7 @@ impl Scenario {
             warmup,
             measured,
             phases: Phases::Even,
+            heartbeat: None,
             seed: DEFAULT_SEED,
         }
     }

@@ -5,7 +5,7 @@ use std::{fs, path::Path, time::Duration};
 use serde::Deserialize;
 
 use super::{Behaviour, Burst, Group, PictureSource, Rogue, Scenario, Size};
-use crate::schedule::Phases;
+use crate::{heartbeat::SHORTEST, schedule::Phases};
 
 /// Length of the measured part and of the one before it, in seconds, unless the file names them.
 const SECONDS: f64 = 10.0;
@@ -44,6 +44,8 @@ struct File {
     phase: Phase,
     ramp_cameras: Option<u32>,
     ramp_every_ms: Option<f64>,
+    #[serde(default)]
+    heartbeat_seconds: f64,
     #[serde(rename = "group", default)]
     groups: Vec<GroupEntry>,
     #[serde(rename = "rogue", default)]
@@ -141,7 +143,9 @@ fn parse(text: &str, folder: &Path) -> Result<Scenario, String> {
     let warmup = seconds("warmup_seconds", file.warmup_seconds)?;
     let base = Scenario::uniform(1, 1.0, warmup, measured);
     let seed = file.seed.unwrap_or(base.seed);
-    Ok(Scenario { name: file.name, groups, rogues, phases, seed, ..base })
+    let heartbeat = seconds("heartbeat_seconds", file.heartbeat_seconds)
+        .and_then(|every| heartbeat(every).map_err(|why| format!("heartbeat_seconds: {why}")))?;
+    Ok(Scenario { name: file.name, groups, rogues, phases, heartbeat, seed, ..base })
 }
 
 /// The parser's complaint with its place, without its drawing of it.
@@ -263,6 +267,17 @@ fn seconds(key: &str, value: f64) -> Result<Duration, String> {
     Err(format!("{key}: must be 0 to {MAX_SECONDS} seconds"))
 }
 
+/// How long a stream may be quiet, as settings write it: 0 = for ever.
+pub fn heartbeat(every: Duration) -> Result<Option<Duration>, String> {
+    if every.is_zero() {
+        return Ok(None);
+    }
+    if every < SHORTEST {
+        return Err(format!("must be 0 (never) or at least {} seconds", SHORTEST.as_secs_f64()));
+    }
+    Ok(Some(every))
+}
+
 fn fps(key: &str, value: f64) -> Result<f64, String> {
     if (MIN_FPS..=MAX_FPS).contains(&value) {
         return Ok(value);
@@ -300,6 +315,16 @@ mod tests {
     }
 
     #[test]
+    fn heartbeats_are_sent_only_when_asked_for() {
+        let group = "[[group]]\nname = \"\"\ncameras = 1\nfps = 1";
+        for (seconds, every) in [("0", None), ("0.25", Some(250)), ("30", Some(30_000))] {
+            let text = format!("heartbeat_seconds = {seconds}\n{group}");
+            let scenario = parse(&text, Path::new("/s")).unwrap();
+            assert_eq!(scenario.heartbeat, every.map(Duration::from_millis));
+        }
+    }
+
+    #[test]
     fn mistakes_name_their_key() {
         let group = "[[group]]\nname = \"a\"\ncameras = 1\nfps = 10\n";
         for (text, part) in [
@@ -310,6 +335,11 @@ mod tests {
             ("[[group]]\nname = \"a\"\ncameras = 1\nfps = 0", "group \"a\": fps: must be 0.01"),
             (&format!("seconds = 0\n{group}"), "seconds: must be more than 0"),
             (&format!("seconds = nan\n{group}"), "seconds: must be 0 to"),
+            (&format!("heartbeat_seconds = -1\n{group}"), "heartbeat_seconds: must be 0 to"),
+            (
+                &format!("heartbeat_seconds = 1e-3\n{group}"),
+                "heartbeat_seconds: must be 0 (never) or at least 0.01 seconds",
+            ),
             (&format!("phase = \"odd\"\n{group}"), "line 1: unknown variant `odd`"),
             (&format!("ramp_cameras = 3\n{group}"), "need phase = \"ramp\""),
             (&format!("{group}jitter_ms = 100"), "less than a frame period, 100.0 ms"),

@@ -18,16 +18,16 @@ use std::{fs, time::Duration};
 use vedette_proto::camera_ai::ServerInfo;
 
 use self::schema::{
-    CameraFigures, GroupFigures, KIND_RUN, LatenessFigures, PictureFigures, ReconnectFigures,
-    Report, RogueFigures, SCHEMA_VERSION, SelfTestFigures, SimulatorFigures, StreamEndFigures,
-    Timeline, Verdict, WarmupFigures,
+    CameraFigures, GroupFigures, HeartbeatFigures, KIND_RUN, LatenessFigures, PictureFigures,
+    ReconnectFigures, Report, RogueFigures, SCHEMA_VERSION, SelfTestFigures, SimulatorFigures,
+    StreamEndFigures, Timeline, Verdict, WarmupFigures,
 };
 use crate::{
     camera::Load,
     clock::millis,
     config::{Connections, JsonTarget, PictureSource, RunConfig},
     error::SimError,
-    machine,
+    heartbeat, machine,
     meter::Usage,
     record::CameraResult,
     schedule::Phases,
@@ -118,6 +118,7 @@ pub fn make(facts: &RunFacts<'_>) -> Report {
             .map(|(reason, streams)| StreamEndFigures { reason, streams })
             .collect(),
         reconnects: reconnects(facts),
+        heartbeats: heartbeats(facts),
         stages_mean_us: sums.stages.means(),
         send_lateness_ms: lateness(&sums.lateness),
         simulator,
@@ -205,6 +206,14 @@ fn reconnects(facts: &RunFacts<'_>) -> ReconnectFigures {
         gap_mean_ms: (count > 0).then(|| gaps().map(millis).sum::<f64>() / count as f64),
         excused_frames: facts.cameras.iter().map(|camera| excused(&camera.figures.excused)).sum(),
     }
+}
+
+fn heartbeats(facts: &RunFacts<'_>) -> Option<HeartbeatFigures> {
+    let every = facts.config.scenario.heartbeat?;
+    let mut all = heartbeat::Counts::default();
+    facts.cameras.iter().for_each(|camera| all.add(&camera.heartbeats));
+    let heartbeat::Counts { sent, answered, taken_for_frames } = all;
+    Some(HeartbeatFigures { every_seconds: every.as_secs_f64(), sent, answered, taken_for_frames })
 }
 
 fn simulator(facts: &RunFacts<'_>, sums: &Sums) -> SimulatorFigures {

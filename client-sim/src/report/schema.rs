@@ -86,6 +86,10 @@ pub struct Report {
     pub stream_ends: Vec<StreamEndFigures>,
     /// Streams that were opened again.
     pub reconnects: ReconnectFigures,
+    /// Signs of life of quiet cameras; `null` when none were asked for. They are no frames and in no
+    /// other figure.
+    #[serde(default)]
+    pub heartbeats: Option<HeartbeatFigures>,
     /// Mean stage times that the server reported; `null` when it reports none.
     pub stages_mean_us: Option<StageMeans>,
     /// How late this tool handed measured frames to their connections, whoever was to blame.
@@ -248,6 +252,19 @@ pub struct ReconnectFigures {
     pub gap_mean_ms: Option<f64>,
     /// Measured frames that were due or unanswered in gaps of acceptable length, and so excused.
     pub excused_frames: u64,
+}
+
+/// Signs of life of cameras that had nothing to send.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct HeartbeatFigures {
+    /// A camera that has sent nothing for this long sends one.
+    pub every_seconds: f64,
+    /// Handed to the connection, warm-up included.
+    pub sent: u64,
+    /// Answered as heartbeats.
+    pub answered: u64,
+    /// Answered otherwise, by a server that does not know heartbeats and took them for frames.
+    pub taken_for_frames: u64,
 }
 
 /// How late something was.

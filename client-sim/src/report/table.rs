@@ -184,6 +184,17 @@ fn foot(text: &mut String, report: &Report) -> fmt::Result {
             counted(reconnects.excused_frames, "frame"),
         )?;
     }
+    if let Some(beats) = report.heartbeats.filter(|beats| beats.sent > 0) {
+        write!(
+            text,
+            "heartbeat after {} s without a frame: sent {}, answered {}",
+            beats.every_seconds, beats.sent, beats.answered
+        )?;
+        if beats.taken_for_frames > 0 {
+            write!(text, ", taken for frames {}", beats.taken_for_frames)?;
+        }
+        writeln!(text)?;
+    }
     if report.warmup.tally.sent > 0 {
         let warmup = &report.warmup;
         let tally = &warmup.tally;

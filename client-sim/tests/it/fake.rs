@@ -33,6 +33,9 @@ use vedette_proto::{
 /// Answers in flight from the fake server to one client; plenty for these tests.
 const REPLIES: usize = 64;
 
+/// What it says of a stream that was quiet for too long, as proxies do.
+pub(crate) const IDLE: &str = "stream idle timeout";
+
 /// What the server does with a frame.
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
@@ -66,6 +69,10 @@ pub(crate) struct Fake {
     wants: Option<&'static str>,
     /// Whether it describes itself without one.
     open_info: bool,
+    /// Whether it answers heartbeats as such, and not as frames.
+    knows_heartbeats: bool,
+    /// It ends a stream on which no message came for so long.
+    idle_limit: Option<Duration>,
     /// What calls and streams gave as authorization, in order.
     pub(crate) tokens: Arc<Mutex<Vec<String>>>,
     /// Pictures received, by camera.
@@ -130,9 +137,22 @@ async fn serve(
     mut frames: Streaming<DetectRequest>,
     replies: mpsc::Sender<Result<DetectResponse, Status>>,
 ) {
-    while let Ok(Some(frame)) = frames.message().await {
-        let id = frame.frame_id;
+    // Whoever has no limit waits for an hour, which is longer than any test.
+    let patience = fake.idle_limit.unwrap_or(Duration::from_hours(1));
+    loop {
+        let Ok(message) = tokio::time::timeout(patience, frames.message()).await else {
+            let _ = replies.send(Err(Status::unavailable(IDLE))).await;
+            return;
+        };
+        let Ok(Some(frame)) = message else { return };
+        let (id, heartbeat) = (frame.frame_id, frame.heartbeat);
         fake.seen.lock().unwrap().entry(camera.clone()).or_default().push(frame);
+        if heartbeat && fake.knows_heartbeats {
+            if replies.send(Ok(answer(id, Outcome::Heartbeat))).await.is_err() {
+                return;
+            }
+            continue;
+        }
         let mut send = vec![Ok(answer(id, Outcome::Ok))];
         match (fake.script)(&camera, id) {
             Act::Answer(outcome) => send = vec![Ok(answer(id, outcome))],
@@ -188,6 +208,8 @@ pub(crate) fn fake(script: impl Fn(&str, u64) -> Act + Send + Sync + 'static) ->
         knows_info: true,
         wants: None,
         open_info: false,
+        knows_heartbeats: true,
+        idle_limit: None,
         tokens: Arc::default(),
         seen: Arc::default(),
         accepted: Arc::default(),
@@ -211,6 +233,18 @@ impl Fake {
     /// The same server, but it describes itself without a token.
     pub(crate) fn with_open_info(mut self) -> Self {
         self.open_info = true;
+        self
+    }
+
+    /// The same server, but of a version that takes heartbeats for frames.
+    pub(crate) fn without_heartbeats(mut self) -> Self {
+        self.knows_heartbeats = false;
+        self
+    }
+
+    /// The same server behind a proxy that ends streams on which no message came for so long.
+    pub(crate) fn cutting_after(mut self, idle: Duration) -> Self {
+        self.idle_limit = Some(idle);
         self
     }
 

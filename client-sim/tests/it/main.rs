@@ -7,6 +7,7 @@ mod cli;
 mod connections;
 mod fake;
 mod files;
+mod heartbeat;
 mod merging;
 mod pages;
 mod ping;

@@ -4,7 +4,7 @@ use std::fs;
 
 use client_sim::report::{
     merge::{Options, Part, merge},
-    schema::{Report, Verdict},
+    schema::{HeartbeatFigures, Report, Verdict},
 };
 use proptest::prelude::*;
 
@@ -158,6 +158,18 @@ fn groups_of_a_name_are_one_when_they_are_alike() {
     let of: Vec<&str> = whole.per_camera.iter().map(|camera| camera.group.as_str()).collect();
     assert_eq!(of, ["gate", "gate", "gate", "gate", "gate@3", "gate@3", "roof", "roof"]);
     assert!((whole.fps - 12.5).abs() < 1e-9);
+}
+
+#[test]
+fn heartbeats_add_up_and_a_part_may_have_had_none() {
+    let story = Story::new(6, 5);
+    let mut parts = [story.part(0..2), story.part(2..4), story.part(4..6)];
+    assert_eq!(merged(&parts, false).unwrap().heartbeats, None);
+    let beats = |every_seconds, sent, answered, taken_for_frames| {
+        Some(HeartbeatFigures { every_seconds, sent, answered, taken_for_frames })
+    };
+    (parts[0].heartbeats, parts[2].heartbeats) = (beats(2.0, 5, 4, 1), beats(3.0, 6, 6, 0));
+    assert_eq!(merged(&parts, false).unwrap().heartbeats, beats(3.0, 11, 10, 1));
 }
 
 #[test]

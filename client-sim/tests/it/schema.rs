@@ -36,6 +36,12 @@ fn the_document_names_every_field() {
         answered: 1,
         ok: 1,
     });
+    run.heartbeats = Some(client_sim::report::schema::HeartbeatFigures {
+        every_seconds: 5.0,
+        sent: 1,
+        answered: 1,
+        taken_for_frames: 0,
+    });
     run.stream_ends.push(client_sim::report::schema::StreamEndFigures {
         reason: "UNAVAILABLE: gone".to_owned(),
         streams: 1,

@@ -5,7 +5,7 @@ use super::{
     text::{NONE, bytes, count, counted, escape, ms_unit, number, plain},
 };
 use crate::report::schema::{
-    MachineFigures, PictureFigures, Report, SelfTestFigures, ServerFigures,
+    HeartbeatFigures, MachineFigures, PictureFigures, Report, SelfTestFigures, ServerFigures,
 };
 
 /// What the server runs, to follow its address; nothing when it does not say.
@@ -101,6 +101,9 @@ pub(super) fn setup(report: &Report) -> String {
         load.push(("Jitter", format!("{} ms", plain(group.jitter_ms))));
         load.push(("Pictures", pictures(&group.pictures)));
     }
+    if let Some(beats) = report.heartbeats.filter(|beats| beats.sent > 0) {
+        load.push(("Heartbeats", heartbeats(&beats)));
+    }
     format!(
         "<div class=\"columns\">{}{}{}</div>{}",
         card("Load", &facts(&load)),
@@ -117,6 +120,16 @@ pub(super) fn card(title: &str, content: &str) -> String {
 
 pub(super) fn connections(connections: Option<u32>) -> String {
     connections.map_or_else(|| "one for each camera".to_owned(), |n| count(u64::from(n)))
+}
+
+fn heartbeats(beats: &HeartbeatFigures) -> String {
+    let every = plain(beats.every_seconds);
+    let (sent, answered) = (count(beats.sent), count(beats.answered));
+    let as_frames = match beats.taken_for_frames {
+        0 => String::new(),
+        n => format!(", {} taken for frames", count(n)),
+    };
+    format!("after {every} s without a frame: {sent} sent, {answered} answered{as_frames}")
 }
 
 fn budget(ms: u32) -> String {

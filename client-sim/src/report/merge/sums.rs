@@ -3,8 +3,8 @@
 use super::{Part, added};
 use crate::{
     report::schema::{
-        GroupFigures, LatenessFigures, MachineFigures, ReconnectFigures, Report, RogueFigures,
-        SelfTestFigures, SimulatorFigures, WarmupFigures,
+        GroupFigures, HeartbeatFigures, LatenessFigures, MachineFigures, ReconnectFigures, Report,
+        RogueFigures, SelfTestFigures, SimulatorFigures, WarmupFigures,
     },
     stats::{Figures, StageMeans},
 };
@@ -99,6 +99,16 @@ pub(super) fn reconnects(parts: &[Part<'_>]) -> ReconnectFigures {
         gap_mean_ms: (count > 0).then(|| gaps / count as f64),
         excused_frames: sum(parts, |report| report.reconnects.excused_frames),
     }
+}
+
+/// Of parts that waited differently long, the longest time.
+pub(super) fn heartbeats(parts: &[Part<'_>]) -> Option<HeartbeatFigures> {
+    parts.iter().filter_map(|part| part.report.heartbeats).reduce(|a, b| HeartbeatFigures {
+        every_seconds: a.every_seconds.max(b.every_seconds),
+        sent: a.sent + b.sent,
+        answered: a.answered + b.answered,
+        taken_for_frames: a.taken_for_frames + b.taken_for_frames,
+    })
 }
 
 pub(super) fn lateness(parts: &[Part<'_>], of: fn(&Report) -> LatenessFigures) -> LatenessFigures {
