@@ -10,6 +10,7 @@ import functools
 import itertools
 import multiprocessing
 import queue
+import struct
 import sys
 import threading
 import time
@@ -76,6 +77,11 @@ def request(frame_id: int, data: bytes, **fields: Any) -> Any:
     """A DetectRequest. `fields` are those of the contract by name, such as `budget_ms`."""
     _, messages, _ = stubs()
     return messages.DetectRequest(frame_id=frame_id, image_data=data, **fields)
+
+
+def prefixed(message: bytes, compressed: int = 0, length: int | None = None) -> bytes:
+    """A gRPC message behind its prefix, whose parts may lie."""
+    return struct.pack(">BI", compressed, len(message) if length is None else length) + message
 
 
 def answer(message: Any) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -14,12 +15,15 @@ from promise import CannotRun
 
 HERE = Path(__file__).resolve().parent
 REQUIREMENTS = HERE / "requirements.txt"
-VENV = ROOT / "models" / "cache" / "pyenv-promises"
+CACHE = ROOT / "models" / "cache"
+VENV = CACHE / "pyenv-promises"
 PYTHON = VENV / "bin" / "python"
 OUT = ROOT / "target" / "promises"
 STUBS = OUT / "stubs"
 FAULTS_SERVER = OUT / "vedette-server-faults"
 RELEASE = ROOT / "target" / "release"
+FUZZ_TARGETS = ("picture", "request")
+FUZZ_BUILD = OUT / "fuzz"
 
 # Command and the Debian package that brings it.
 PACKAGES = {
@@ -138,9 +142,40 @@ def install_all(say: Say) -> None:
     generate_stubs()
 
 
+def tools_path() -> str:
+    """PATH with what the project's set-up and this one have installed."""
+    return f"{os.environ.get('PATH', '')}:{CACHE / 'bin'}"
+
+
+def fuzz_program(target: str) -> Path:
+    """Where the build leaves a fuzz target."""
+    return FUZZ_BUILD / f"{platform.machine()}-unknown-linux-gnu" / "release" / target
+
+
+def build_fuzz(say: Say) -> str:
+    """Builds the decoder's fuzz targets, with a nightly compiler. Returns why that was not possible."""
+    extra = {"PATH": tools_path()}
+    fuzz = ROOT / "fuzz"
+    try:
+        if shutil.which("cargo-fuzz", path=extra["PATH"]) is None:
+            say("cargo install cargo-fuzz")
+            install = ["cargo", "install", "cargo-fuzz", "--locked", "--root", CACHE]
+            run(install, "cargo install cargo-fuzz", **extra)
+        say("building the fuzz targets")
+        # The versions that the server is built with.
+        shutil.copy(ROOT / "Cargo.lock", fuzz / "Cargo.lock")
+        command: list[str | Path] = ["cargo", "+nightly", "fuzz", "build", "--fuzz-dir", fuzz]
+        run([*command, "--target-dir", FUZZ_BUILD], "building the fuzz targets", **extra)
+    except CannotRun as error:
+        for target in FUZZ_TARGETS:
+            fuzz_program(target).unlink(missing_ok=True)
+        return str(error)
+    return ""
+
+
 def build(say: Say) -> str:
     """Builds the programs under test. Returns why there is no server with faults; empty if there is."""
-    extra = {"PATH": f"{os.environ.get('PATH', '')}:{ROOT / 'models' / 'cache' / 'bin'}"}
+    extra = {"PATH": tools_path()}
     run([sys.executable, ROOT / "models" / "setup.py", "--quiet"], "models/setup.py")
     cargo = ["cargo", "build", "--release", "--locked"]
     why = ""
