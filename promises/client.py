@@ -60,6 +60,8 @@ class Answer:
     height: int = 0
     model: str = ""
     total_us: int = 0
+    queue_us: int = 0
+    inference_us: int = 0
 
 
 @functools.cache
@@ -102,6 +104,8 @@ def answer(message: Any) -> Answer:
         height=message.image_height,
         model=message.model,
         total_us=message.times.total_us,
+        queue_us=message.times.queue_us,
+        inference_us=message.times.inference_us,
     )
 
 

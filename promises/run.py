@@ -235,6 +235,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         judged = run_rows(entries, env)
     finally:
+        # A second Ctrl-C must not leave namespaces behind.
+        for sig in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(sig, signal.SIG_IGN)
         env.cleanup()
     facts = machine_facts()
     write_report(judged, env.out, facts)
