@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -22,8 +21,7 @@ OUT = ROOT / "target" / "promises"
 STUBS = OUT / "stubs"
 FAULTS_SERVER = OUT / "vedette-server-faults"
 RELEASE = ROOT / "target" / "release"
-FUZZ_TARGETS = ("picture", "request")
-FUZZ_BUILD = OUT / "fuzz"
+FUZZER = ROOT / "fuzz" / "run.py"
 
 # Command and the Debian package that brings it.
 PACKAGES = {
@@ -147,28 +145,14 @@ def tools_path() -> str:
     return f"{os.environ.get('PATH', '')}:{CACHE / 'bin'}"
 
 
-def fuzz_program(target: str) -> Path:
-    """Where the build leaves a fuzz target."""
-    return FUZZ_BUILD / f"{platform.machine()}-unknown-linux-gnu" / "release" / target
-
-
 def build_fuzz(say: Say) -> str:
-    """Builds the decoder's fuzz targets, with a nightly compiler. Returns why that was not possible."""
-    extra = {"PATH": tools_path()}
-    fuzz = ROOT / "fuzz"
+    """Builds the decoder's fuzz targets. Returns why that was not possible; empty if it was."""
     try:
-        if shutil.which("cargo-fuzz", path=extra["PATH"]) is None:
-            say("cargo install cargo-fuzz")
-            install = ["cargo", "install", "cargo-fuzz", "--locked", "--root", CACHE]
-            run(install, "cargo install cargo-fuzz", **extra)
+        if not FUZZER.exists():
+            raise CannotRun("fuzz/run.py does not exist")
         say("building the fuzz targets")
-        # The versions that the server is built with.
-        shutil.copy(ROOT / "Cargo.lock", fuzz / "Cargo.lock")
-        command: list[str | Path] = ["cargo", "+nightly", "fuzz", "build", "--fuzz-dir", fuzz]
-        run([*command, "--target-dir", FUZZ_BUILD], "building the fuzz targets", **extra)
+        run([sys.executable, FUZZER, "--build"], "building the fuzz targets", PATH=tools_path())
     except CannotRun as error:
-        for target in FUZZ_TARGETS:
-            fuzz_program(target).unlink(missing_ok=True)
         return str(error)
     return ""
 
