@@ -6,7 +6,7 @@ PYTHON ?= python3
 export PATH := $(PATH):$(CURDIR)/models/cache/bin
 
 .NOTPARALLEL:
-.PHONY: help setup setup-test demo test fmt lint unit accuracy bench bench-build bench-peers picture check-pages clean
+.PHONY: help setup setup-test demo test fmt lint unit accuracy bench bench-build bench-peers test-promises picture check-pages clean
 
 # In the order of the results page; BENCH_ARGS="--trials 5" goes to each.
 BENCHES := ceiling stages boxes server neighbour overload idle rtt
@@ -33,11 +33,12 @@ lint: ## Clippy with warnings as errors, shell and Python syntax
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	bash -n deploy/demo.sh .ci/run
 	$(PYTHON) -m compileall -q models/*.py benches/accuracy benches/peers server/tests/reference \
-	    client-sim/tests/browser
+	    client-sim/tests/browser promises
 
 unit: ## All tests (set up first)
 	$(PYTHON) -m unittest discover -s models
 	$(PYTHON) -m unittest discover -s benches/peers/tests
+	$(PYTHON) -m unittest discover -s promises/tests
 	cargo test --workspace --locked
 
 accuracy: ## mAP of the server beside the reference: make accuracy IMAGES=folder with instances.json
@@ -62,6 +63,9 @@ bench-peers: ## Vedette beside servers in Python and C++ (half an hour or more);
 
 bench-build: setup
 	cargo build --release --locked --workspace
+
+test-promises: ## What the server promises under faults, floods and restarts (root, Debian; an hour), and docs/promises.md
+	$(PYTHON) promises/run.py $(PROMISES_ARGS)
 
 check-pages: ## client-sim's pages in a browser (needs Chromium); pictures in target/pages
 	cargo build --locked -p client-sim --bin client-sim --example sample_reports
