@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 LOOPBACK = "127.0.0.1"
+FIXTURES = ROOT / "server" / "tests" / "fixtures"
 
 # The account that servers run as: every Debian has it, and it owns nothing.
 PLAIN_USER = "nobody"
@@ -172,6 +173,11 @@ def wrap(
     if cgroup is not None:
         command = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(cgroup.procs), *command]
     return command
+
+
+def picture(name: str = "base_640x360.jpg") -> bytes:
+    """One of the tests' pictures; the default is a plain one of 7 KB."""
+    return (FIXTURES / name).read_bytes()
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> float:

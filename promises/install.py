@@ -28,7 +28,7 @@ PACKAGES = {
     "setpriv": "util-linux",
     "h2load": "nghttp2-client",
     "nghttp": "nghttp2-client",
-    "nginx": "nginx-light",
+    "nginx": "nginx",
     "haproxy": "haproxy",
     "faketime": "faketime",
     "djpeg": "libjpeg-turbo-progs",

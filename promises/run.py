@@ -38,7 +38,8 @@ EXIT_INTERRUPTED = 130
 
 # Modules without rows: the harness, and what rows start as programs of their own.
 NOT_ROWS = {
-    "cgroup", "client", "env", "install", "netns", "promise", "run", "server", "sim", "soak",
+    "cgroup", "client", "env", "flood", "install", "netns", "promise", "run", "server", "sim", "soak",
+    "wire",
 }  # fmt: skip
 
 # The long run: the other rows that may share the machine run beside it.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import http.client
 import itertools
+import json
 import os
 import signal
 import socket
 import subprocess
 import time
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
@@ -20,6 +22,13 @@ from promise import CannotRun
 
 # The network is a busy loop of 1 ms: what is tested is everything around it.
 SPIN = ("--backend", "spin", "--spin-ms", "1")
+
+# Logs that say when each stream was opened.
+STREAM_LOGS = ("--log-format", "json", "--log-level", "info,vedette_server::ingress=debug")
+
+# Streams served now, and accepted since the start.
+STREAMS = "vedette_streams"
+STREAMS_OPENED = "vedette_streams_opened_total"
 
 # Time to load the model and run every shape, on a machine that is busy, in seconds.
 START_SECONDS = 60.0
@@ -42,6 +51,17 @@ def parse_metrics(text: str) -> dict[str, float]:
     """Series (name with labels) and value of Prometheus's text format."""
     lines = (line.rpartition(" ") for line in text.splitlines() if line and line[0] != "#")
     return {series: float(value) for series, _, value in lines if series}
+
+
+def logged_at(log: str, message: str) -> list[float]:
+    """When a message was logged, in seconds since the Unix epoch, from a log in JSON."""
+    found = []
+    for line in log.splitlines():
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            entry = json.loads(line)
+            if entry["message"] == message:
+                found.append(datetime.fromisoformat(entry["timestamp"]).timestamp())
+    return found
 
 
 def accounts(metrics: dict[str, float]) -> tuple[int, int]:
@@ -177,6 +197,10 @@ class Server:
     def stderr_text(self) -> str:
         """Its log."""
         return self._log("err").read_text(encoding="utf-8", errors="replace")
+
+    def opened_at(self) -> list[float]:
+        """When each stream was opened, in seconds since the Unix epoch; needs STREAM_LOGS."""
+        return logged_at(self.stderr_text(), "stream opened")
 
     def signal(self, sig: signal.Signals) -> None:
         """Sends a signal."""
