@@ -109,10 +109,10 @@ def missing(answer: Answer, squares: Squares = SQUARES) -> str:
     return "" if right else f"{answer.outcome} {answer.objects} {answer.detail}"
 
 
-def cells(model: str | Path = "cells_v8.onnx") -> tuple[str, ...]:
+def cells(model: str | Path = "cells_v8.onnx", workers: int = 2) -> tuple[str, ...]:
     """Flags for a server with one of the tiny detectors, and patience with a busy machine."""
-    path = FIXTURES / "models" / model
-    return ("--model", str(path), "--confidence", "0.5", "--budget-ms", "60000", "--workers", "2")
+    path, threads = str(FIXTURES / "models" / model), str(workers)
+    return ("--model", path, "--confidence", "0.5", "--budget-ms", "60000", "--workers", threads)
 
 
 def files() -> list[Path]:
