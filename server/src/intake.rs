@@ -262,13 +262,14 @@ impl http_body::Body for MeteredBody {
                 Some(Ok(Ok(chunk))) => self.take(&chunk),
                 Some(Ok(Err(frame))) => return Poll::Ready(Some(Ok(frame))),
                 Some(Err(status)) => return Poll::Ready(Some(Err(status))),
-                None => return Poll::Ready(None),
+                // Who reads on is to notice that the last message was cut short.
+                None => return Poll::Ready(self.framing.end().map(|rest| Ok(Frame::data(rest)))),
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ready.is_empty() && self.body.is_end_stream()
+        self.ready.is_empty() && !self.framing.amid() && self.body.is_end_stream()
     }
 }
 

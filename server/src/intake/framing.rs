@@ -57,6 +57,18 @@ impl Framing {
         !matches!(self.state, State::Prefix { have: 0, .. })
     }
 
+    /// Nothing more will arrive. If a message has begun of which nothing was handed on so far, a part of it
+    /// that shows this is.
+    pub fn end(&mut self) -> Option<Bytes> {
+        match std::mem::take(&mut self.state) {
+            State::Prefix { bytes, have } if have > 0 => {
+                Some(Bytes::copy_from_slice(&bytes[..have]))
+            }
+            State::Shed { .. } => Some(Bytes::from_static(&[0])),
+            State::Prefix { .. } | State::Keep { .. } => None,
+        }
+    }
+
     /// Takes what has arrived and puts what is to be handed on at the end of `out`. `meter` is asked about
     /// each message as its prefix is complete, given the flag and the length in bytes.
     pub fn feed(
@@ -303,6 +315,19 @@ mod tests {
         bytes.extend(framed(&request(2, 3)));
         let (out, _) = run(&bytes, &[7], |number| number == 0);
         assert_eq!(out, [framed(&request(0, 0)), framed(&request(2, 3))].concat());
+    }
+
+    #[test]
+    fn an_end_in_the_middle_of_a_message_can_be_seen() {
+        let message = framed(&request(1, 100));
+        for (bytes, shed) in [(3, false), (3, true), (50, true)] {
+            let (mut out, mut framing) = run(&message[..bytes], &[2], |_| shed);
+            out.extend(framing.end().into_iter().flatten());
+            assert!(!out.is_empty() && out.len() < 5 && message.starts_with(&out), "{out:?}");
+            assert_eq!(framing.end(), None);
+        }
+        let (out, mut framing) = run(&message, &[7], |_| false);
+        assert_eq!((out, framing.end()), (message, None));
     }
 
     proptest! {
