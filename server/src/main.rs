@@ -75,11 +75,18 @@ async fn serve_until_signal(config: Config) -> Result<(), ServeError> {
             _ = interrupt.recv() => {}
         }
     };
+    let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::Runtime)?;
     let running = tokio::select! {
         running = serve::start(config) => running?,
         () = next_signal() => return Ok(()),
     };
     announce(&running)?;
+    let reloader = running.reloader.clone();
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            reloader.reload().await;
+        }
+    });
     let (stop, stopped) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
         next_signal().await;

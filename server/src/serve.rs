@@ -17,9 +17,11 @@ use crate::{
     connection,
     error::ServeError,
     ingress::Ingress,
-    limits::{GRACE_RESERVE, METRICS_UPKEEP, message_bytes},
+    limits::{GRACE_RESERVE, METADATA_BYTES, METRICS_UPKEEP, message_bytes},
     pipeline::Pipeline,
+    reload::{Reload, Reloader},
     telemetry::metrics::Metrics,
+    tls,
 };
 
 type Service = ObjectDetectionServer<Ingress>;
@@ -35,6 +37,8 @@ pub struct Running {
     pub admin_addr: SocketAddr,
     /// Its metrics.
     pub metrics: Arc<Metrics>,
+    /// Reads again what may change while it serves.
+    pub reloader: Reloader,
     admission: Arc<Admission>,
     pipeline: Pipeline,
     health: HealthReporter,
@@ -52,13 +56,17 @@ pub struct Running {
 /// # Errors
 /// With one line that says what to change.
 pub async fn start(config: Config) -> Result<Running, ServeError> {
+    let metrics = Arc::new(Metrics::new());
+    let tls = config.net.security.tls.as_ref();
+    let tls = tls.map(|files| tls::load(files, &metrics)).transpose()?;
+    let reloader =
+        Reloader::new(tls.iter().map(|tls| Arc::clone(tls) as Arc<dyn Reload>).collect());
     // The ports first: a port that is taken is reported before seconds of loading.
     let listener = bind("addr", config.net.addr).await?;
     let admin_listener = bind("admin_addr", config.net.admin_addr).await?;
     let addr = local(&listener, config.net.addr);
     let admin_addr = local(&admin_listener, config.net.admin_addr);
 
-    let metrics = Arc::new(Metrics::new());
     let pipeline = {
         let (config, metrics) = (config.clone(), Arc::clone(&metrics));
         tokio::task::spawn_blocking(move || Pipeline::start(&config, &metrics))
@@ -88,7 +96,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
             .add_service(Service::new(ingress).max_decoding_message_size(max_message))
             .add_service(health_service)
             .add_optional_service(reflection);
-        let incoming = connection::incoming(listener, &connections, &metrics);
+        let incoming = connection::incoming(listener, tls, &connections, &metrics);
         tokio::spawn(async move {
             router.serve_with_incoming_shutdown(incoming, close.cancelled_owned()).await
         })
@@ -102,6 +110,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
             drain.clone(),
         )),
         tokio::spawn(upkeep(Arc::clone(&metrics))),
+        tokio::spawn(reloader.clone().watch()),
     ];
     tracing::info!(
         %addr,
@@ -116,6 +125,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         addr,
         admin_addr,
         metrics,
+        reloader,
         admission,
         pipeline,
         health,
@@ -184,6 +194,7 @@ fn http2(config: &ConnectionConfig) -> Server {
         .initial_connection_window_size(config.connection_window_bytes)
         .max_frame_size(config.frame_bytes)
         .max_concurrent_streams(config.max_streams)
+        .http2_max_header_list_size(METADATA_BYTES)
         .http2_keepalive_interval(config.keepalive)
         .http2_keepalive_timeout(Some(config.keepalive_timeout));
     match config.age {

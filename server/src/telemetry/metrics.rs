@@ -22,6 +22,10 @@ const STREAMS: &str = "vedette_streams";
 const STREAMS_OPENED: &str = "vedette_streams_opened_total";
 const STREAMS_AGED: &str = "vedette_streams_aged_total";
 const CONNECTIONS_CUT: &str = "vedette_connections_cut_total";
+const CONNECTIONS_REFUSED: &str = "vedette_connections_refused_total";
+const TLS_RELOADS: &str = "vedette_tls_reloads_total";
+const TLS_EXPIRY_SECONDS: &str = "vedette_tls_certificate_expiry_seconds";
+const TOKEN_RELOADS: &str = "vedette_token_reloads_total";
 const STREAMS_REFUSED: &str = "vedette_streams_refused_total";
 const DECODE_BYTES: &str = "vedette_decode_bytes_total";
 const DAMAGED_FRAMES: &str = "vedette_damaged_frames_total";
@@ -84,6 +88,34 @@ impl Refusal {
     }
 }
 
+/// Why a connection was closed before it was of use, as the label of [`CONNECTIONS_REFUSED`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionRefusal {
+    /// It had not spoken in time, or was the slowest of too many.
+    Handshake,
+    /// TLS failed.
+    Tls,
+}
+
+impl ConnectionRefusal {
+    const ALL: [Self; 2] = [Self::Handshake, Self::Tls];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::Tls => "tls",
+        }
+    }
+}
+
+/// How often files were read again while the server ran.
+#[derive(Clone)]
+#[expect(missing_docs, reason = "the label's values")]
+pub struct ReloadCounters {
+    pub ok: Counter,
+    pub failed: Counter,
+}
+
 /// Handles to the metrics of one server, registered once.
 #[expect(missing_docs, reason = "described where they are registered")]
 pub struct Metrics {
@@ -100,6 +132,9 @@ pub struct Metrics {
     pub streams_opened: Counter,
     pub streams_aged: Counter,
     pub connections_cut: Counter,
+    connections_refused: [(Counter, AtomicU64); ConnectionRefusal::ALL.len()],
+    pub tls_reloads: ReloadCounters,
+    pub token_reloads: ReloadCounters,
     pub decode_bytes: Counter,
     pub damaged_frames: Counter,
     pub detections: Counter,
@@ -147,6 +182,11 @@ impl Metrics {
         let frames = "Frames by what became of them; their sum is the frames received";
         let bad = "Frames answered BAD_IMAGE or UNSUPPORTED, by reason";
         let refused = "Streams and calls that were not accepted or cut off, by reason";
+        let closed = "Connections closed before they were of use, by reason";
+        let reloads = |name, help| {
+            let counter = |result| to.counter(name, help, &[("result", result)]);
+            ReloadCounters { ok: counter("ok"), failed: counter("failed") }
+        };
         Self {
             frames_received: to.counter(FRAMES_RECEIVED, "Frames read off the wire", &[]),
             frames: Outcome::ALL.map(|o| to.counter(FRAMES, frames, &[("outcome", o.label())])),
@@ -187,6 +227,11 @@ impl Metrics {
                 "Connections cut because their peer had not left within the grace time after their age",
                 &[],
             ),
+            connections_refused: ConnectionRefusal::ALL
+                .map(|r| to.counter(CONNECTIONS_REFUSED, closed, &[("reason", r.label())]))
+                .map(|counter| (counter, AtomicU64::new(0))),
+            tls_reloads: reloads(TLS_RELOADS, "Times that certificates were read again"),
+            token_reloads: reloads(TOKEN_RELOADS, "Times that tokens were read again"),
             decode_bytes: to.counter(DECODE_BYTES, "Bytes of frames given to the decoder", &[]),
             damaged_frames: to.counter(
                 DAMAGED_FRAMES,
@@ -234,6 +279,21 @@ impl Metrics {
         let (counter, times) = &self.refused[why as usize];
         counter.increment(1);
         times.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Counts a connection that was closed before it was of use, and returns how many there were for this
+    /// reason.
+    pub fn connection_refused(&self, why: ConnectionRefusal) -> u64 {
+        let (counter, times) = &self.connections_refused[why as usize];
+        counter.increment(1);
+        times.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Publishes when the certificate in use expires, in seconds since the Unix epoch. The series exists only
+    /// where there is one: zero would look like one that expired long ago.
+    pub fn certificate_expiry(&self, unix_seconds: f64) {
+        let help = "When the server's certificate expires, in seconds since the Unix epoch";
+        Registrar(&self.recorder).gauge(TLS_EXPIRY_SECONDS, help, &[]).set(unix_seconds);
     }
 
     /// Publishes what is served.
@@ -322,6 +382,7 @@ mod tests {
     fn outcomes_and_refusals_are_indexed_in_their_order() {
         assert!(Outcome::ALL.iter().enumerate().all(|(at, o)| *o as usize == at));
         assert!(Refusal::ALL.iter().enumerate().all(|(at, r)| *r as usize == at));
+        assert!(ConnectionRefusal::ALL.iter().enumerate().all(|(at, r)| *r as usize == at));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use vedette_proto::{
     },
 };
 use vedette_server::{
+    reload::Reloader,
     serve,
     settings::{BackendKind, Settings},
     telemetry::metrics::Metrics,
@@ -82,6 +83,7 @@ pub(crate) fn cells(model: &str) -> Settings {
 pub(crate) struct TestServer {
     pub(crate) addr: SocketAddr,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) reloader: Reloader,
     stop: oneshot::Sender<()>,
     ended: tokio::task::JoinHandle<()>,
 }
@@ -92,6 +94,7 @@ impl TestServer {
         let running = serve::start(config).await.unwrap_or_else(|error| panic!("{error}"));
         let addr = running.addr;
         let metrics = Arc::clone(&running.metrics);
+        let reloader = running.reloader.clone();
         let (stop, stopped) = oneshot::channel();
         let ended = tokio::spawn(async move {
             let stopped = async {
@@ -99,7 +102,7 @@ impl TestServer {
             };
             running.run_until(stopped).await.unwrap_or_else(|error| panic!("{error}"));
         });
-        Self { addr, metrics, stop, ended }
+        Self { addr, metrics, reloader, stop, ended }
     }
 
     pub(crate) async fn client(&self) -> ObjectDetectionClient<Channel> {

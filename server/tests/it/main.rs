@@ -8,5 +8,6 @@ mod jpeg_decode;
 mod lifecycle;
 mod raw_frames;
 mod scheduling;
+mod security;
 mod streams;
 mod yolox_reference;
