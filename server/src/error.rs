@@ -6,7 +6,8 @@ use tonic::Status;
 use vedette_proto::ACCEPTED_FRAMES_KEY;
 
 use crate::{
-    admit::CamerasFull, infer::InferError, pipeline::PipelineError, settings::ConfigError,
+    admit::CamerasFull, infer::InferError, pipeline::PipelineError, reload::FileError,
+    settings::ConfigError,
 };
 
 /// Why the server could not serve. Displays as one line that says what to change.
@@ -15,6 +16,8 @@ use crate::{
 pub enum ServeError {
     #[error(transparent)]
     Config(#[from] ConfigError),
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
     #[error("{key}: cannot listen on {addr}: {reason}")]
@@ -40,7 +43,8 @@ impl ServeError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) => 64,
+            Self::File(error) if error.unreadable => 66,
+            Self::Config(_) | Self::File(_) => 64,
             Self::Pipeline(PipelineError::Infer(error)) => match error {
                 InferError::Unreadable { .. }
                 | InferError::Runtime { .. }

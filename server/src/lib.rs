@@ -31,4 +31,5 @@ pub mod serve;
 pub mod settings;
 pub mod supervision;
 pub mod telemetry;
+pub mod tls;
 pub mod worker;

@@ -138,6 +138,22 @@ pub const MAX_MAX_CONNECTIONS: usize = 1 << 20;
 /// that says nothing holds a file descriptor and would do so for ever.
 pub const HANDSHAKE: Duration = Duration::from_secs(10);
 
+/// Part of the connections that may be shaking hands (TLS) at the same time: one in so many. Room for the
+/// whole of a usual fleet that comes back at once; and strangers who never finish do not take the places of
+/// those who have.
+pub const HANDSHAKE_SHARE: usize = 4;
+
+/// TLS handshakes that are computed at the same time: one takes 0.1 to 1 ms of CPU on an I/O thread, during
+/// which no frame is moved there.
+pub const HANDSHAKES_AT_ONCE: usize = 1;
+
+/// How often files of certificates and tokens are looked at. A change is taken over at the second look that
+/// sees it, so within twice this; nobody who renews a certificate cares for less.
+pub const RELOAD_POLL: Duration = Duration::from_secs(2);
+
+/// Largest file of certificates, keys or tokens that is read, in bytes: thousands of either.
+pub const SECRET_FILE_BYTES: u64 = 1 << 20;
+
 /// Largest list of metadata of one call, in bytes as RFC 9113, section 10.5.1 counts them: names, values and
 /// 32 for each. Ours are two of at most a few hundred bytes; 16 KiB is what HTTP servers commonly take.
 pub const METADATA_BYTES: u32 = 16 * 1024;

@@ -28,6 +28,7 @@ use crate::{
     clock,
     config::{BackendConfig, Config},
     infer::{InferError, ModelInfo, onnx::OnnxModel},
+    reload::Reload,
     supervision::Watch,
     telemetry::metrics::Metrics,
     worker::Engine,
@@ -173,12 +174,26 @@ impl ModelReloader {
     pub fn reload(&self) -> Result<Arc<ModelInfo>, PipelineError> {
         // On this thread alone: the workers need the other cores.
         let result = engines(&self.config, &self.metrics, 1);
-        self.metrics.model_reloaded(result.is_ok());
+        let counters = &self.metrics.model_reloads;
+        if result.is_ok() { &counters.ok } else { &counters.failed }.increment(1);
         let (model, engines) = result?;
         self.metrics.describe_model(&model);
         self.model.store(Arc::clone(&model));
         self.next.put(engines);
         Ok(model)
+    }
+}
+
+impl Reload for ModelReloader {
+    /// Changes are not looked for: a model that is half-written is worse than an old one, and being told costs
+    /// whoever replaces it a signal.
+    fn look(&self) {}
+
+    fn reload(&self) {
+        match self.reload() {
+            Ok(model) => tracing::info!(model = model.name, "the model was read again"),
+            Err(error) => tracing::error!("{error}; going on with the model as it was"),
+        }
     }
 }
 

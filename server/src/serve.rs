@@ -23,11 +23,12 @@ use crate::{
     error::ServeError,
     ingress::Ingress,
     intake::{FrameMemory, Metered},
-    limits::{GRACE_RESERVE, METRICS_UPKEEP, message_bytes},
+    limits::{GRACE_RESERVE, METADATA_BYTES, METRICS_UPKEEP, message_bytes},
     pipeline::Pipeline,
-    reload::Reloader,
+    reload::{Reload, Reloader},
     supervision::{Supervisor, set_status, tell_supervisor},
     telemetry::metrics::Metrics,
+    tls,
 };
 
 type Service = ObjectDetectionServer<Ingress>;
@@ -43,6 +44,8 @@ pub struct Running {
     pub admin_addr: SocketAddr,
     /// Its metrics.
     pub metrics: Arc<Metrics>,
+    /// Reads again what may change while it serves.
+    pub reloader: Reloader,
     admission: Arc<Admission>,
     pipeline: Pipeline,
     health: HealthReporter,
@@ -51,8 +54,6 @@ pub struct Running {
     /// Cancelled, connections close once their streams have ended.
     close: CancellationToken,
     grace: Duration,
-    /// Reads anew what can be.
-    pub reloader: Reloader,
     serving: JoinHandle<Result<(), tonic::transport::Error>>,
     /// Ends when a worker is lost, with the time for which it has been stuck.
     supervisor: JoinHandle<Duration>,
@@ -64,19 +65,16 @@ pub struct Running {
 /// # Errors
 /// With one line that says what to change.
 pub async fn start(config: Config) -> Result<Running, ServeError> {
+    let metrics = Arc::new(Metrics::new());
+    let tls = config.net.security.tls.as_ref();
+    let tls = tls.map(|files| tls::load(files, &metrics)).transpose()?;
     // The ports first: a port that is taken is reported before seconds of loading.
     let listener = bind("addr", config.net.addr).await?;
     let admin_listener = bind("admin_addr", config.net.admin_addr).await?;
     let addr = local(&listener, config.net.addr);
     let admin_addr = local(&admin_listener, config.net.admin_addr);
 
-    let metrics = Arc::new(Metrics::new());
-    let pipeline = {
-        let (config, metrics) = (config.clone(), Arc::clone(&metrics));
-        tokio::task::spawn_blocking(move || Pipeline::start(&config, &metrics))
-            .await
-            .map_err(|error| ServeError::Loading(error.to_string()))??
-    };
+    let pipeline = load(&config, &metrics).await?;
     let admission = Arc::clone(&pipeline.admission);
     let (drain, close) = (CancellationToken::new(), CancellationToken::new());
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -85,8 +83,9 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
     let max_message = message_bytes(config.frames.limits.max_bytes);
     let grace = config.net.grace;
     let reloader = {
-        let model = pipeline.reloader(config.clone(), Arc::clone(&metrics));
-        Reloader { model: Arc::new(model) }
+        let tls = tls.iter().map(|tls| Arc::clone(tls) as Arc<dyn Reload>);
+        let model = Arc::new(pipeline.reloader(config.clone(), Arc::clone(&metrics)));
+        Reloader::new(tls.chain([model as Arc<dyn Reload>]).collect())
     };
     let stuck = Arc::new(AtomicBool::new(false));
     let supervisor = Supervisor {
@@ -120,7 +119,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
             ))
             .add_service(health_service)
             .add_optional_service(reflection);
-        let incoming = connection::incoming(listener, &connections, &metrics);
+        let incoming = connection::incoming(listener, tls, &connections, &metrics);
         tokio::spawn(async move {
             router.serve_with_incoming_shutdown(incoming, close.cancelled_owned()).await
         })
@@ -135,6 +134,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
             stuck,
         )),
         tokio::spawn(upkeep(Arc::clone(&metrics))),
+        tokio::spawn(reloader.clone().watch()),
     ];
     let supervisor = tokio::spawn(supervisor.run::<Service>());
     let model = pipeline.model.load();
@@ -151,17 +151,26 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         addr,
         admin_addr,
         metrics,
+        reloader,
         admission,
         pipeline,
         health,
         drain,
         close,
         grace,
-        reloader,
         serving,
         supervisor,
         helpers,
     })
+}
+
+/// Loads the model and starts the workers, on a thread that may take its time.
+async fn load(config: &Config, metrics: &Arc<Metrics>) -> Result<Pipeline, ServeError> {
+    let (config, metrics) = (config.clone(), Arc::clone(metrics));
+    tokio::task::spawn_blocking(move || Pipeline::start(&config, &metrics))
+        .await
+        .map_err(|error| ServeError::Loading(error.to_string()))?
+        .map_err(ServeError::from)
 }
 
 impl Running {
@@ -225,6 +234,7 @@ fn http2(config: &ConnectionConfig) -> Server {
         .initial_connection_window_size(config.connection_window_bytes)
         .max_frame_size(config.frame_bytes)
         .max_concurrent_streams(config.max_streams)
+        .http2_max_header_list_size(METADATA_BYTES)
         .http2_keepalive_interval(config.keepalive)
         .http2_keepalive_timeout(Some(config.keepalive_timeout));
     match config.age {

@@ -25,6 +25,10 @@ const STREAMS: &str = "vedette_streams";
 const STREAMS_OPENED: &str = "vedette_streams_opened_total";
 const STREAMS_AGED: &str = "vedette_streams_aged_total";
 const CONNECTIONS_CUT: &str = "vedette_connections_cut_total";
+const CONNECTIONS_REFUSED: &str = "vedette_connections_refused_total";
+const TLS_RELOADS: &str = "vedette_tls_reloads_total";
+const TLS_EXPIRY_SECONDS: &str = "vedette_tls_certificate_expiry_seconds";
+const TOKEN_RELOADS: &str = "vedette_token_reloads_total";
 const STREAMS_REFUSED: &str = "vedette_streams_refused_total";
 const DECODE_BYTES: &str = "vedette_decode_bytes_total";
 const DAMAGED_FRAMES: &str = "vedette_damaged_frames_total";
@@ -49,9 +53,6 @@ const SECONDS_BUCKETS: [f64; 29] = [
     0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.095, 0.1, 0.105, 0.11, 0.125, 0.15, 0.2, 0.5, 1.0,
     5.0,
 ];
-
-/// How an attempt can end, as a label.
-const RESULTS: [&str; 2] = ["ok", "failed"];
 
 /// Bucket bounds of frames per inference.
 const BATCH_BUCKETS: [f64; 6] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
@@ -93,6 +94,34 @@ impl Refusal {
     }
 }
 
+/// Why a connection was closed before it was of use, as the label of [`CONNECTIONS_REFUSED`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionRefusal {
+    /// It had not spoken in time, or was the slowest of too many.
+    Handshake,
+    /// TLS failed.
+    Tls,
+}
+
+impl ConnectionRefusal {
+    const ALL: [Self; 2] = [Self::Handshake, Self::Tls];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::Tls => "tls",
+        }
+    }
+}
+
+/// How often files were read again while the server ran.
+#[derive(Clone)]
+#[expect(missing_docs, reason = "the label's values")]
+pub struct ReloadCounters {
+    pub ok: Counter,
+    pub failed: Counter,
+}
+
 /// Handles to the metrics of one server, registered once.
 #[expect(missing_docs, reason = "described where they are registered")]
 pub struct Metrics {
@@ -109,6 +138,9 @@ pub struct Metrics {
     pub streams_opened: Counter,
     pub streams_aged: Counter,
     pub connections_cut: Counter,
+    connections_refused: [(Counter, AtomicU64); ConnectionRefusal::ALL.len()],
+    pub tls_reloads: ReloadCounters,
+    pub token_reloads: ReloadCounters,
     pub decode_bytes: Counter,
     pub damaged_frames: Counter,
     pub detections: Counter,
@@ -119,7 +151,7 @@ pub struct Metrics {
     pub workers: Gauge,
     pub worker_panics: Counter,
     pub workers_stuck: Counter,
-    model_reloads: [Counter; 2],
+    pub model_reloads: ReloadCounters,
     /// The model described last.
     model_info: Mutex<Option<Gauge>>,
     pub max_cameras: Gauge,
@@ -145,6 +177,7 @@ impl Metrics {
     /// # Panics
     /// Never: the bucket lists are not empty.
     #[must_use]
+    #[expect(clippy::too_many_lines, reason = "a list: one entry for each metric")]
     pub fn new() -> Self {
         let recorder = PrometheusBuilder::new()
             .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS_BUCKETS)
@@ -161,6 +194,11 @@ impl Metrics {
         let frames = "Frames by what became of them; their sum is the frames received";
         let bad = "Frames answered BAD_IMAGE or UNSUPPORTED, by reason";
         let refused = "Streams and calls that were not accepted or cut off, by reason";
+        let closed = "Connections closed before they were of use, by reason";
+        let reloads = |name, help| {
+            let counter = |result| to.counter(name, help, &[("result", result)]);
+            ReloadCounters { ok: counter("ok"), failed: counter("failed") }
+        };
         Self {
             frames_received: to.counter(FRAMES_RECEIVED, "Frames read off the wire", &[]),
             frames: Outcome::ALL.map(|o| to.counter(FRAMES, frames, &[("outcome", o.label())])),
@@ -201,6 +239,11 @@ impl Metrics {
                 "Connections cut because their peer had not left within the grace time after their age",
                 &[],
             ),
+            connections_refused: ConnectionRefusal::ALL
+                .map(|r| to.counter(CONNECTIONS_REFUSED, closed, &[("reason", r.label())]))
+                .map(|counter| (counter, AtomicU64::new(0))),
+            tls_reloads: reloads(TLS_RELOADS, "Times that certificates were read again"),
+            token_reloads: reloads(TOKEN_RELOADS, "Times that tokens were read again"),
             decode_bytes: to.counter(DECODE_BYTES, "Bytes of frames given to the decoder", &[]),
             damaged_frames: to.counter(
                 DAMAGED_FRAMES,
@@ -232,9 +275,7 @@ impl Metrics {
                 "Times that the server was not ready because a worker was stuck on a frame",
                 &[],
             ),
-            model_reloads: RESULTS.map(|result| {
-                to.counter(MODEL_RELOADS, "Reloads of the model, by result", &[("result", result)])
-            }),
+            model_reloads: reloads(MODEL_RELOADS, "Times that the model was read again"),
             model_info: Mutex::default(),
             max_cameras: to.gauge(MAX_CAMERAS, "Streams served at the same time at most", &[]),
             ready: to.gauge(READY, "1 while new streams are accepted", &[]),
@@ -264,9 +305,19 @@ impl Metrics {
         times.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Counts a reload of the model.
-    pub fn model_reloaded(&self, ok: bool) {
-        self.model_reloads[usize::from(!ok)].increment(1);
+    /// Counts a connection that was closed before it was of use, and returns how many there were for this
+    /// reason.
+    pub fn connection_refused(&self, why: ConnectionRefusal) -> u64 {
+        let (counter, times) = &self.connections_refused[why as usize];
+        counter.increment(1);
+        times.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Publishes when the certificate in use expires, in seconds since the Unix epoch. The series exists only
+    /// where there is one: zero would look like one that expired long ago.
+    pub fn certificate_expiry(&self, unix_seconds: f64) {
+        let help = "When the server's certificate expires, in seconds since the Unix epoch";
+        Registrar(&self.recorder).gauge(TLS_EXPIRY_SECONDS, help, &[]).set(unix_seconds);
     }
 
     /// Publishes what is served, in place of what was before.
@@ -360,6 +411,7 @@ mod tests {
     fn outcomes_and_refusals_are_indexed_in_their_order() {
         assert!(Outcome::ALL.iter().enumerate().all(|(at, o)| *o as usize == at));
         assert!(Refusal::ALL.iter().enumerate().all(|(at, r)| *r as usize == at));
+        assert!(ConnectionRefusal::ALL.iter().enumerate().all(|(at, r)| *r as usize == at));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use vedette_server::{
     config::Config,
     error::ServeError,
     faults::Faults,
+    reload::Reloader,
     serve,
     settings::{BackendKind, Settings},
     telemetry::metrics::Metrics,
@@ -87,6 +88,7 @@ pub(crate) struct TestServer {
     pub(crate) addr: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) reloader: Reloader,
     stop: oneshot::Sender<()>,
     ended: tokio::task::JoinHandle<Result<(), ServeError>>,
 }
@@ -102,6 +104,7 @@ impl TestServer {
         let running = serve::start(config).await.unwrap_or_else(|error| panic!("{error}"));
         let (addr, admin) = (running.addr, running.admin_addr);
         let metrics = Arc::clone(&running.metrics);
+        let reloader = running.reloader.clone();
         let (stop, stopped) = oneshot::channel();
         let ended = tokio::spawn(async move {
             let stopped = async {
@@ -109,7 +112,7 @@ impl TestServer {
             };
             running.run_until(stopped).await
         });
-        Self { addr, admin, metrics, stop, ended }
+        Self { addr, admin, metrics, reloader, stop, ended }
     }
 
     pub(crate) async fn client(&self) -> ObjectDetectionClient<Channel> {

@@ -16,34 +16,34 @@ use tonic_health::pb::{
 };
 use vedette_proto::{ACCEPTED_FRAMES_KEY, camera_ai::Outcome};
 
-fn command(args: &[&str]) -> Command {
+pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vedette-server"));
     command.args(args).env_clear().stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
 /// Runs to the end and returns its exit code and stderr, which must be one line.
-fn fails(args: &[&str]) -> (i32, String) {
+pub(crate) fn fails(args: &[&str]) -> (i32, String) {
     one_line(&command(args).output().expect("runs"))
 }
 
-fn one_line(output: &Output) -> (i32, String) {
+pub(crate) fn one_line(output: &Output) -> (i32, String) {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(text.trim_end().lines().count(), 1, "{text}");
     assert!(output.stdout.is_empty());
     (output.status.code().expect("an exit code"), text)
 }
 
-struct Server {
-    child: Child,
+pub(crate) struct Server {
+    pub(crate) child: Child,
     stdout: BufReader<ChildStdout>,
-    addr: SocketAddr,
-    admin: SocketAddr,
+    pub(crate) addr: SocketAddr,
+    pub(crate) admin: SocketAddr,
 }
 
 impl Server {
     /// Starts with a free port for cameras and for operators.
-    fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         let admin = free_addr();
         let admin_text = admin.to_string();
         let mut all = vec!["--addr", "127.0.0.1:0", "--admin-addr", admin_text.as_str()];
@@ -61,14 +61,14 @@ impl Server {
         Self { child, stdout, addr, admin }
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", name, pid.as_str()]).status().expect("kill");
         assert!(status.success());
     }
 
     /// Waits for the end: exit code, stdout after the first line, stderr.
-    fn end(mut self) -> (Option<i32>, String, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String, String) {
         let status = self.child.wait().expect("ends");
         let (mut out, mut err) = (String::new(), String::new());
         self.stdout.read_to_string(&mut out).expect("reads");
@@ -77,7 +77,7 @@ impl Server {
     }
 }
 
-fn free_addr() -> SocketAddr {
+pub(crate) fn free_addr() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port")
 }
 

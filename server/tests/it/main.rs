@@ -11,5 +11,6 @@ mod operations;
 mod overload;
 mod raw_frames;
 mod scheduling;
+mod security;
 mod streams;
 mod yolox_reference;

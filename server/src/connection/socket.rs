@@ -1,0 +1,239 @@
+//! One accepted connection, encrypted or not: it fails at its greatest age, and is closed without losing
+//! what its peer has yet to read.
+
+use std::{
+    io::{self, IoSlice},
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf},
+    net::TcpStream,
+    time::Sleep,
+};
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
+use tonic::transport::server::Connected;
+
+use super::AgeLimit;
+use crate::{limits::CLOSE_LINGER, telemetry::metrics::Metrics};
+
+/// Bytes dropped at once from a connection that the server has closed.
+const LINGER_READ_BYTES: usize = 4096;
+
+/// What the streams of a connection know of it.
+#[derive(Debug, Clone)]
+pub struct ConnectionInfo {
+    /// When it was accepted.
+    pub accepted: Instant,
+    /// Who has connected.
+    pub peer: SocketAddr,
+    /// Whom the client's certificate is for, where clients need one.
+    pub subject: Option<Arc<str>>,
+}
+
+/// Bytes in the open, or encrypted.
+pub(super) type Socket = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// A TCP connection, encrypted or not, that fails at its greatest age, and is closed without losing what its
+/// peer has yet to read.
+#[derive(Debug)]
+pub struct Connection {
+    socket: Socket,
+    info: ConnectionInfo,
+    /// Ends at the greatest age. Whoever reads or writes is woken by it, so that a peer which neither
+    /// sends nor reads is cut too.
+    cut: Option<Pin<Box<Sleep>>>,
+    was_cut: bool,
+    /// While it is being closed from this side: until when that may take.
+    linger: Option<Pin<Box<Sleep>>>,
+    /// The peer has been told that nothing more comes.
+    ended: bool,
+    metrics: Arc<Metrics>,
+}
+
+impl Connection {
+    pub(super) fn new(
+        socket: Socket,
+        info: ConnectionInfo,
+        age: Option<AgeLimit>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let end = |limit: AgeLimit| tokio::time::sleep_until((info.accepted + limit.cut()).into());
+        let cut = age.map(|limit| Box::pin(end(limit)));
+        Self { socket, info, cut, was_cut: false, linger: None, ended: false, metrics }
+    }
+
+    fn tcp(&mut self) -> &mut TcpStream {
+        match &mut self.socket {
+            Either::Left(tcp) => tcp,
+            Either::Right(tls) => tls.get_mut().0,
+        }
+    }
+
+    /// Fails once the greatest age is reached; until then the task is woken when it is.
+    fn check_age(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let reached = self.cut.as_mut().is_some_and(|cut| cut.as_mut().poll(cx).is_ready());
+        if !reached {
+            return Ok(());
+        }
+        if !self.was_cut {
+            self.was_cut = true;
+            self.metrics.connections_cut.increment(1);
+            tracing::debug!(peer = %self.info.peer, "cutting a connection by its age");
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "the connection has reached its age"))
+    }
+
+    /// Reads and drops what arrives until the peer has closed its side too. Encrypted bytes are dropped as
+    /// they are: nobody wants to know any more what they say.
+    fn poll_drop_the_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let mut dropped = [0; LINGER_READ_BYTES];
+            let mut buffer = ReadBuf::new(&mut dropped);
+            match ready!(Pin::new(self.tcp()).poll_read(cx, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => {}
+                // The peer's end, or an error: nothing more will come, and nothing is left to lose.
+                _ => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+/// Closes a connection that has not become one, such as by a failed handshake: what it was told last should
+/// still reach its peer.
+pub(super) async fn close(mut tcp: TcpStream) {
+    let closing = async {
+        tcp.shutdown().await?;
+        let mut dropped = [0; LINGER_READ_BYTES];
+        while tcp.read(&mut dropped).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // Whether in time or not, and with an error or without: it is closed then.
+    let _ = tokio::time::timeout(CLOSE_LINGER, closing).await;
+}
+
+impl Connected for Connection {
+    type ConnectInfo = ConnectionInfo;
+
+    fn connect_info(&self) -> ConnectionInfo {
+        self.info.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check_age(cx)?;
+        Pin::new(&mut self.socket).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.check_age(cx)?;
+        Pin::new(&mut self.socket).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.check_age(cx)?;
+        Pin::new(&mut self.socket).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check_age(cx)?;
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    /// Says that nothing more comes, then reads on for a moment.
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check_age(cx)?;
+        let linger = self.linger.get_or_insert_with(|| Box::pin(tokio::time::sleep(CLOSE_LINGER)));
+        // TLS has a last word to write, which a peer that does not read would hold up for ever.
+        if linger.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        if !self.ended {
+            ready!(Pin::new(&mut self.socket).poll_shutdown(cx))?;
+            self.ended = true;
+        }
+        self.poll_drop_the_rest(cx).map(Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use crate::connection::tests::{Pair, aged, pair};
+    use crate::settings::Settings;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nodelay_is_set_unless_unwanted() {
+        for (asked, set) in [(None, true), (Some(true), true), (Some(false), false)] {
+            let settings = Settings { tcp_nodelay: asked, ..Settings::default() };
+            let mut connection = pair(settings).await.connection;
+            assert_eq!(connection.tcp().nodelay().expect("read"), set, "{asked:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reader_and_a_writer_are_woken_by_the_cut() {
+        let Pair { mut connection, peer: _peer, metrics } = pair(aged()).await;
+        let error = connection.read_u8().await.expect_err("the peer sends nothing");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(connection.write(&[0]).await.expect_err("cut").kind(), io::ErrorKind::TimedOut);
+        assert!(metrics.render().contains("vedette_connections_cut_total 1\n"));
+
+        let Pair { mut connection, peer: _peer, .. } = pair(aged()).await;
+        let full = vec![0; 1 << 16];
+        let error = loop {
+            if let Err(error) = connection.write(&full).await {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "the peer reads nothing");
+    }
+
+    /// A peer that still sends when the connection is closed reads the last words all the same.
+    #[tokio::test]
+    async fn closing_over_arriving_data_does_not_reset() {
+        let Pair { mut connection, mut peer, .. } = pair(Settings::default()).await;
+        peer.write_all(&vec![7; 100_000]).await.expect("sends");
+        connection.write_all(b"the last answer").await.expect("sends");
+        let closing = tokio::spawn(async move { connection.shutdown().await });
+        let mut heard = Vec::new();
+        peer.read_to_end(&mut heard).await.expect("no reset");
+        assert_eq!(heard, b"the last answer");
+        peer.write_all(&[7; 100]).await.expect("still open for writing");
+        peer.shutdown().await.expect("closes");
+        closing.await.expect("no panic").expect("closed");
+    }
+
+    #[tokio::test]
+    async fn closing_does_not_wait_for_ever() {
+        let Pair { mut connection, peer: _peer, .. } = pair(Settings::default()).await;
+        connection.shutdown().await.expect("closed");
+    }
+}
