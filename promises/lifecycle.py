@@ -83,13 +83,12 @@ def a_drain_that_waits(env: Env) -> tuple[str, bool]:
         draining = server.alive()
         at = terminate(server)
         code, took = server.wait(10), time.monotonic() - at
-    figure = f"meanwhile /readyz {page}, a new stream {late}; second SIGTERM: exit {code} in {took:.2f} s"
-    return figure, (page, late, draining, code) == (
-        503,
-        "UNAVAILABLE",
-        True,
-        CUT_SHORT,
-    ) and took < 1
+    figure = (
+        f"meanwhile /readyz {page}, a new stream {late}; second SIGTERM: exit {code} "
+        f"in {took:.2f} s"
+    )
+    held = (page, late, draining, code) == (503, "UNAVAILABLE", True, CUT_SHORT)
+    return figure, held and took < 1
 
 
 def a_drain_that_is_over(env: Env) -> tuple[str, bool]:
@@ -101,9 +100,8 @@ def a_drain_that_is_over(env: Env) -> tuple[str, bool]:
         server.wait_metric("vedette_computing_frames", 1, 5)
         at = terminate(server)
         code, took = server.wait(15), time.monotonic() - at
-    return f"frame beyond the grace of {grace} s: exit {code} after {took:.2f} s", (
-        code == 0 and took <= grace
-    )
+    figure = f"frame beyond the grace of {grace} s: exit {code} after {took:.2f} s"
+    return figure, code == 0 and took <= grace
 
 
 @promise(

@@ -131,7 +131,8 @@ def freshness(env: Env) -> Finding:
     figure = (
         f"{cameras} cameras, {answered:.0%} computed, the others replaced: median "
         f"{report['p50_ms']:.0f} ms, slope {slope:+.2f} ms per 10 s (slowest "
-        f"{report['max_ms']:.0f} ms, {slope_max:+.2f}); {lost} lost; witness: {witness.replaced} replaced, {len(witness.wrong)} wrong"
+        f"{report['max_ms']:.0f} ms, {slope_max:+.2f}); {lost} lost; "
+        f"witness: {witness.replaced} replaced, {len(witness.wrong)} wrong"
     )
     held = (
         abs(slope) < SLOPE_MS
