@@ -12,7 +12,7 @@ from promise import CannotRun, Finding, promise
 
 SEEDS = 1000
 SEED_SECONDS = 60.0
-SUMMARY = re.compile(r"^simulation: (\d+) seeds, (.+?) events, ([\d.]+) s$", re.MULTILINE)
+SUMMARY = re.compile(r"simulation: (\d+) seeds, (.+?) events, ([\d.]+) s\b")
 TEST = ["cargo", "test", "--locked", "-p", "vedette-server", "--test", "simulation"]
 CHECK = "server/tests/mutations/check.py"
 
@@ -29,7 +29,7 @@ def seeds(env: Env) -> tuple[int, str, float, bool]:
     done = env.run([*TEST, "--", "--nocapture"], 600, cwd=env.root)
     found = SUMMARY.search(done.stdout)
     if not found:
-        failed = re.search(r"^simulation: seed .*$", done.stdout + done.stderr, re.MULTILINE)
+        failed = re.search(r"simulation: seed .*", done.stdout + done.stderr)
         raise AssertionError(failed[0] if failed else f"no summary: {done.stderr[-300:]}")
     return int(found[1]), found[2], float(found[3]), done.returncode == 0
 
