@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Major, minor, patch; then whether it is a release (a pre-release comes before it), and the parts of
-# the pre-release in their order.
+# Major, minor, patch; then whether it is a release (a pre-release comes before it), and the parts
+# of the pre-release in their order.
 Version = tuple[tuple[int, int, int], bool, tuple[tuple[int, str], ...]]
 
 VERSION = re.compile(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:-([0-9A-Za-z.-]+))?(?:\+\S+)?")
@@ -31,7 +31,7 @@ def version(text: str) -> Version:
 
 def _next(text: str, operator: str) -> Version:
     """The first version beyond those that a caret, a tilde or a shortened `=` or `<=` allows."""
-    numbers = [int(part) for part in re.match(r"[\d.]+", text)[0].strip(".").split(".")]  # type: ignore[index]
+    numbers = [int(part) for part in text.partition("-")[0].partition("+")[0].split(".")]
     at = len(numbers) - 1
     if operator == "^":
         at = next((place for place, value in enumerate(numbers) if value), len(numbers) - 1)
@@ -42,8 +42,8 @@ def _next(text: str, operator: str) -> Version:
 
 
 def matches(requirement: str, text: str) -> bool:
-    """Whether a version meets a requirement as Cargo writes them: comparators between commas, all of
-    which must hold. Pre-releases are ordered where they belong and not treated apart."""
+    """Whether a version meets a requirement as Cargo writes them: comparators between commas, all
+    of which must hold. Pre-releases are ordered where they belong and not treated apart."""
     found = version(text)
     return all(_holds(found, part.strip()) for part in requirement.split(","))
 

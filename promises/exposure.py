@@ -31,7 +31,8 @@ REFUSALS = (404, 405)
 NOBODY = 65534
 LISTENING = "0A"  # a state in /proc/net/tcp
 
-# Makes every mount of a mount namespace of its own read-only, gives up all rights, and becomes the server.
+# Makes every mount of a mount namespace of its own read-only, gives up all rights, and becomes the
+# server.
 CONFINED = """#!/bin/sh
 exec unshare --mount --propagation private sh -c '
 cut -d" " -f2 /proc/self/mounts | while read -r place; do
@@ -56,7 +57,9 @@ def verbs_taken(server: Server) -> list[str]:
     asked = [(verb, page) for verb in VERBS for page in (*PAGES, *GUESSES)]
     asked += [("GET", page) for page in GUESSES]
     answers = {(verb, page): http_status(server.admin, verb, page) for verb, page in asked}
-    return [f"{verb} {page}: {code}" for (verb, page), code in answers.items() if code not in REFUSALS]
+    return [
+        f"{verb} {page}: {code}" for (verb, page), code in answers.items() if code not in REFUSALS
+    ]
 
 
 def listening(pid: int) -> list[tuple[str, int]]:
@@ -106,12 +109,14 @@ def ports(env: Env, server: Server) -> list[str]:
 def status_fields(pid: int) -> dict[str, str]:
     """/proc/PID/status by key."""
     text = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
-    return {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+    return {
+        key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())
+    }
 
 
 def writable_mounts(pid: int) -> list[str]:
-    """Places of a process's mount namespace that are not read-only, as it sees them: where several mounts lie
-    on each other, the uppermost counts."""
+    """Places of a process's mount namespace that are not read-only, as it sees them: where several
+    mounts lie on each other, the uppermost counts."""
     text = Path(f"/proc/{pid}/mounts").read_text(encoding="utf-8", errors="replace")
     places = sorted({line.split()[1] for line in text.splitlines()})
     if "/" not in places:
@@ -126,7 +131,9 @@ def files_open_for_writing(pid: int, own: tuple[Path, ...]) -> list[str]:
     for entry in os.scandir(f"/proc/{pid}/fd"):
         target = Path(os.readlink(entry.path))
         info = Path(f"/proc/{pid}/fdinfo/{entry.name}").read_text(encoding="ascii")
-        flags = next(int(line.split()[1], 8) for line in info.splitlines() if line.startswith("flags"))
+        flags = next(
+            int(line.split()[1], 8) for line in info.splitlines() if line.startswith("flags")
+        )
         if flags & os.O_ACCMODE != os.O_RDONLY and target.is_file() and target not in own:
             found.append(str(target))
     return found
@@ -162,12 +169,13 @@ def confined(env: Env) -> list[str]:
     mark="no reflection, no admin verbs, /metrics apart on loopback; uid 65534, read-only root",
 )
 def off_by_default(env: Env) -> Finding:
-    """A server with default settings is asked for its services by both versions of gRPC reflection (one that was
-    started with --reflection lists them, so the question is right). POST, PUT, DELETE and PATCH on every page and
-    on paths by which other servers can be stopped or changed are refused, and nothing has changed afterwards. It
-    listens on two ports and no more; /metrics is on the operators' one, loopback by default, and not on the
-    cameras'. Then it runs with the real network as uid 65534 without any capability, every mount read-only, and
-    answers frames; it has no file open for writing.
+    """A server with default settings is asked for its services by both versions of gRPC reflection
+    (one that was started with --reflection lists them, so the question is right). POST, PUT, DELETE
+    and PATCH on every page and on paths by which other servers can be stopped or changed are
+    refused, and nothing has changed afterwards. It listens on two ports and no more; /metrics is on
+    the operators' one, loopback by default, and not on the cameras'. Then it runs with the real
+    network as uid 65534 without any capability, every mount read-only, and answers frames; it has
+    no file open for writing.
     """
     with Server(env, *SPIN, "--reflection") as server:
         asked = reflection(server.addr, "v1")

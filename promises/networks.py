@@ -16,7 +16,8 @@ import onnx_edit as onnx
 
 MODELS = FIXTURES / "models"
 
-# The output of cells_v8: rows of x, y, width, height and the scores of three classes, a column per cell.
+# The output of cells_v8: rows of x, y, width, height and the scores of three classes, a column per
+# cell.
 ROWS, ANCHORS = 7, 1024
 SCORES = range(4, ROWS)
 
@@ -31,7 +32,8 @@ Bias = Callable[[int, int], float]
 
 
 def with_bias(bias: Bias) -> bytes:
-    """cells_v8 with `bias(row, cell)` added to its output, just before it leaves: 0 changes nothing."""
+    """cells_v8 with `bias(row, cell)` added to its output, just before it leaves: 0 changes
+    nothing."""
     values = [bias(row, anchor) for row in range(ROWS) for anchor in range(ANCHORS)]
     tensor = b"".join(onnx.put_int(onnx.TENSOR_DIMS, dim) for dim in (1, ROWS, ANCHORS))
     tensor += onnx.put_int(onnx.TENSOR_DATA_TYPE, FLOAT)
@@ -56,7 +58,8 @@ def with_bias(bias: Bias) -> bytes:
             onnx.GRAPH_INITIALIZER, tensor
         )
 
-    return onnx.rewrite((MODELS / "cells_v8.onnx").read_bytes(), {onnx.MODEL_GRAPH: graph})
+    model: bytes = onnx.rewrite((MODELS / "cells_v8.onnx").read_bytes(), {onnx.MODEL_GRAPH: graph})
+    return model
 
 
 def with_opset(version: int) -> bytes:

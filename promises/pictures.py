@@ -1,7 +1,7 @@
 """The tests' pictures: how each is sent, and what is right for it.
 
-They show a red, a green and a blue square on gray, which the tiny detectors beside them report, so that boxes
-and labels are known exactly.
+They show a red, a green and a blue square on gray, which the tiny detectors beside them report, so
+that boxes and labels are known exactly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ SQUARES: Squares = {
     "green": (300, 180, 20, 20),
     "blue": (520, 320, 20, 20),
 }
-SQUARES_1080P: Squares = {label: tuple(3 * v for v in box) for label, box in SQUARES.items()}  # type: ignore[misc]
+SQUARES_1080P: Squares = {
+    "red": (240, 60, 60, 60),
+    "green": (900, 540, 60, 60),
+    "blue": (1560, 960, 60, 60),
+}
 NOTHING: Squares = {}
 
 # How far an edge of a box may be off, in pixels, and the least score of a square that is there.
@@ -75,8 +79,8 @@ NOISE_SIZE = (3840, 2160)
 
 @dataclass(frozen=True)
 class Case:
-    """One frame. `fields` are those of the request besides the picture; `reasons` those of a refusal,
-    else `squares` is what must be found, None for whatever it is."""
+    """One frame. `fields` are those of the request besides the picture; `reasons` those of a
+    refusal, else `squares` is what must be found, None for whatever it is."""
 
     name: str
     data: bytes
@@ -156,6 +160,15 @@ def raw_frames() -> Iterator[Case]:
     huge = {"format": "NV12", "width": 2**32 - 1, "height": 2**32 - 1}
     yield Case("nv12 huge", nv12, huge, reasons=("TOO_MANY_PIXELS",))
     yield Case("format 77", nv12, {"format": 77, **size}, reasons=("UNSUPPORTED",))
+
+
+def refusable() -> list[Case]:
+    """Bombs, files that are no whole picture, and halves of pictures of every kind."""
+    cases = [case for path in files() if (case := of_file(path)).reasons]
+    for name in ("cmyk_adobe.jpg", "png_rgba.png", "png16_rgb.png", "still.bmp", "scene_1080p.jpg"):
+        data = picture(name)
+        cases.append(Case(f"half of {name}", data[: len(data) // 2], reasons=("TRUNCATED",)))
+    return cases
 
 
 def damaged(seed: int, count: int) -> Iterator[Case]:

@@ -8,10 +8,10 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from certs import Authority, Pair, same, served
 from client import Answer, Camera, StreamEnded, stubs
@@ -163,7 +163,7 @@ class Log:
         if found != wanted:
             self.wrong.append(f"{what}: {found}, not {wanted}")
 
-    def within(self, what: str, seconds: float, condition: Any) -> float:
+    def within(self, what: str, seconds: float, condition: Callable[[], bool]) -> float:
         """Waits; notes when it does not come true."""
         try:
             return wait_until(condition, seconds)
@@ -190,9 +190,15 @@ def rotations(site: Site, log: Log) -> float:
         log.expect("reloads counted", server.metric(TLS_RELOADED) > before, True)
         log.expect("a new stream", site.status("north-1", NORTH), "OK")
     failed = server.metric(TLS_FAILED)
-    for what, content in (("garbage", b"no certificate\n"), ("another key's", first.pem), ("empty", b"")):
+    for what, content in (
+        ("garbage", b"no certificate\n"),
+        ("another key's", first.pem),
+        ("empty", b""),
+    ):
         put(site.cert, content)
-        log.within(f"{what} noticed", RELOAD_SECONDS, lambda f=failed: server.metric(TLS_FAILED) > f)
+        log.within(
+            f"{what} noticed", RELOAD_SECONDS, lambda f=failed: server.metric(TLS_FAILED) > f
+        )
         failed = server.metric(TLS_FAILED)
         log.expect(f"{what}: the old one is served", now_served(second), True)
         log.expect(f"{what}: a new stream", site.status("north-1", NORTH), "OK")
@@ -219,7 +225,9 @@ def token_checks(site: Site, log: Log, brief_until: datetime) -> float:
 
     failed = server.metric(TOKENS_FAILED)
     put(site.token_file, "[[token]\nname = ")
-    log.within("broken tokens noticed", RELOAD_SECONDS, lambda: server.metric(TOKENS_FAILED) > failed)
+    log.within(
+        "broken tokens noticed", RELOAD_SECONDS, lambda: server.metric(TOKENS_FAILED) > failed
+    )
     log.expect("broken tokens: the old ones hold", site.status("north-1", NORTH), "OK")
 
     before = server.metric(TOKENS_RELOADED)
@@ -267,7 +275,9 @@ def mutual_tls(site: Site, log: Log) -> None:
         for what, pair in (("no", None), ("an expired", late), ("a stranger's", foreign)):
             # The handshake fails, so that no call is there to have a status of its own.
             found = site.status("camera", pair=pair)
-            log.expect(f"{what} client certificate", found in ("UNAVAILABLE", "UNAUTHENTICATED"), True)
+            log.expect(
+                f"{what} client certificate", found in ("UNAVAILABLE", "UNAUTHENTICATED"), True
+            )
         log.expect("streams opened", server.metric("vedette_streams_opened_total"), 1)
 
 
@@ -277,18 +287,19 @@ def mutual_tls(site: Site, log: Log) -> None:
     mark="new ones in use <= 5 s, streams live; bad ones: the old serve on; else UNAUTHENTICATED",
 )
 def trust(env: Env) -> Finding:
-    """A server with TLS and tokens under a standing stream. Its certificate is replaced twice: new connections get
-    the new one within 5 s. It is replaced by garbage, by one that does not fit the key, by nothing: each is counted
-    and the last good one is served. Tokens: right, hashed, missing, wrong, expired, expiring meanwhile, for
-    another's camera; then the file is broken (the old one holds) and rotated (only the new secret is taken). The
-    standing stream lives through all of it with every frame answered. Then a server that asks for client
-    certificates takes one of its authority's and no expired one, no stranger's, and none without. Neither a
-    secret nor a key is in the log at level trace, in --print-config, or in the metrics.
+    """A server with TLS and tokens under a standing stream. Its certificate is replaced twice: new
+    connections get the new one within 5 s. It is replaced by garbage, by one that does not fit the
+    key, by nothing: each is counted and the last good one is served. Tokens: right, hashed,
+    missing, wrong, expired, expiring meanwhile, for another's camera; then the file is broken (the
+    old one holds) and rotated (only the new secret is taken). The standing stream lives through all
+    of it with every frame answered. Then a server that asks for client certificates takes one of
+    its authority's and no expired one, no stranger's, and none without. Neither a secret nor a key
+    is in the log at level trace, in --print-config, or in the metrics.
     """
     log, authority = Log(), Authority(env)
     brief_until = datetime.now(UTC) + timedelta(seconds=BRIEF_SECONDS + 60)
-    files = [env.work / name for name in ("server.pem", "server.key", "tokens.toml")]
-    site = Site(env, authority, *files)
+    work = env.work
+    site = Site(env, authority, work / "server.pem", work / "server.key", work / "tokens.toml")
     start = authority.issue("start")
     site.install(start)
     put(site.token_file, tokens(NORTH, brief_until))

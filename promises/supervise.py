@@ -1,4 +1,5 @@
-"""A supervisor as systemd is one: hears the server's signs of life, and starts it again when it ends."""
+"""A supervisor as systemd is one: hears the server's signs of life, and starts it again when it
+ends."""
 
 from __future__ import annotations
 
@@ -67,8 +68,9 @@ class NotifySocket:
 
 
 class Supervisor:
-    """Keeps a server running on one port: starts it again when it ends, and ends it when it has given no
-    sign of life for the watchdog's time. `ends` holds the exit codes, negative for signals."""
+    """Keeps a server running on one port: starts it again when it ends, and ends it when it has
+    given no sign of life for the watchdog's time. `ends` holds the exit codes, negative for
+    signals."""
 
     def __init__(
         self, env: Env, *flags: str, watchdog_seconds: float, binary: Path | None = None

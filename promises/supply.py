@@ -45,13 +45,14 @@ def check(env: Env, deny: Path, *what: str, config: str | None = None) -> tuple[
     if config is not None:
         file = env.work / "deny.toml"
         file.write_text(config, encoding="utf-8")
-    command = [deny, "--config", file, "check", "--hide-inclusion-graph", *what]
+    command = [str(deny), "--config", str(file), "check", "--hide-inclusion-graph", *what]
     done = env.run(command, 300, cwd=env.root)
     return done.returncode == 0, done.stdout + done.stderr
 
 
 def floors_that_bite(env: Env, deny: Path) -> list[str]:
-    """Crates whose ban would be noticed: with the floor raised above every version, the check fails."""
+    """Crates whose ban would be noticed: with the floor raised above every version, the check
+    fails."""
     config = (env.root / "deny.toml").read_text(encoding="utf-8")
     found = []
     for crate, floor in FLOORS.items():
@@ -64,7 +65,9 @@ def floors_that_bite(env: Env, deny: Path) -> list[str]:
 
 def built(env: Env) -> set[Crate]:
     """Crates in the graph for the targets of deny.toml, with every feature."""
-    targets = tomllib.loads((env.root / "deny.toml").read_text(encoding="utf-8"))["graph"]["targets"]
+    targets = tomllib.loads((env.root / "deny.toml").read_text(encoding="utf-8"))["graph"][
+        "targets"
+    ]
     crates: set[Crate] = set()
     for target in targets:
         command = ["cargo", "metadata", "--format-version", "1", "--locked", "--all-features"]
@@ -98,10 +101,11 @@ def advisories(env: Env, deny: Path, crates: set[Crate]) -> tuple[str, list[str]
     seconds=2400,
 )
 def supply_chain(env: Env) -> Finding:
-    """cargo-deny checks licences, sources and bans; the least versions of h2, tonic and rustls are bans, and each is
-    seen to bite when it is raised above what is built. Advisories are judged by cargo-deny with the RustSec
-    database where that can be fetched. Where it cannot, every crate in the graph for Linux is held against a list in
-    this repository, which has the day on which each was looked up; a crate that is not in it fails.
+    """cargo-deny checks licences, sources and bans; the least versions of h2, tonic and rustls are
+    bans, and each is seen to bite when it is raised above what is built. Advisories are judged by
+    cargo-deny with the RustSec database where that can be fetched. Where it cannot, every crate in
+    the graph for Linux is held against a list in this repository, which has the day on which each
+    was looked up; a crate that is not in it fails.
     """
     deny, crates = cargo_deny(env), built(env)
     passes, said = check(env, deny, "bans", "licenses", "sources")

@@ -25,8 +25,8 @@ PANICS = "vedette_worker_panics_total"
 RELOADED = 'vedette_model_reloads_total{result="ok"}'
 RELOAD_FAILED = 'vedette_model_reloads_total{result="failed"}'
 
-# The detectors' cells are 20 pixels wide and lie in rows of 32; a picture of 640x360 lies in the middle of
-# the input of 640x640.
+# The detectors' cells are 20 pixels wide and lie in rows of 32; a picture of 640x360 lies in the
+# middle of the input of 640x640.
 CELL, ROW, TOP = 20, 32, 140
 IN_SQUARES = {(y + TOP) // CELL * ROW + x // CELL for x, y, _, _ in SQUARES.values()}
 
@@ -66,9 +66,9 @@ def well_formed(answer: Answer) -> bool:
     mark="no such box or score is reported, finite ones beside them are; no panic, no dead stream",
 )
 def non_finite_outputs(env: Env) -> Finding:
-    """Eight networks put NaN or infinity into their output: everywhere, into all boxes, into one class, into all
-    cells without a square. Each server answers two frames of a stream alike: every object that it reports is
-    sound, and the squares whose numbers are finite are found.
+    """Eight networks put NaN or infinity into their output: everywhere, into all boxes, into one
+    class, into all cells without a square. Each server answers two frames of a stream alike: every
+    object that it reports is sound, and the squares whose numbers are finite are found.
     """
     wrong, panics, told = [], 0.0, []
     for number, (name, (bias, squares)) in enumerate(NON_FINITE.items()):
@@ -96,7 +96,8 @@ STUCK_SECONDS = 5
 
 
 def panics_in(env: Env, stage: str) -> tuple[int, str]:
-    """Two cameras take turns while every seventh frame panics: how many were struck, and what was wrong."""
+    """Two cameras take turns while every seventh frame panics: how many were struck, and what was
+    wrong."""
     flags = ("--fault", f"panic-{stage}:{EVERY}", *pictures.cells(workers=1))
     with Server(env, *flags, binary=env.faults_server()) as server:
         threads = server.threads()
@@ -130,15 +131,18 @@ def panics_in(env: Env, stage: str) -> tuple[int, str]:
     mark="that frame INTERNAL, counted; all others right, both streams live; process and workers too",
 )
 def panics(env: Env) -> Finding:
-    """A server whose single worker panics over every seventh frame, in turn while decoding, in inference and in
-    postprocessing. Two cameras take turns with 70 frames: exactly every seventh is answered INTERNAL, all others
-    have their three squares, the counter of panics has counted each, no thread is lost, and after the time in which
-    a worker would count as stuck the server is ready and computes.
+    """A server whose single worker panics over every seventh frame, in turn while decoding, in
+    inference and in postprocessing. Two cameras take turns with 70 frames: exactly every seventh is
+    answered INTERNAL, all others have their three squares, the counter of panics has counted each,
+    no thread is lost, and after the time in which a worker would count as stuck the server is ready
+    and computes.
     """
     found = [panics_in(env, stage) for stage in STAGES]
     wrong = [fault for _, fault in found if fault]
-    struck = ", ".join(f"{count} in {stage}" for stage, (count, _) in zip(STAGES, found, strict=True))
-    figure = f"of {2 * ROUNDS} frames each INTERNAL: {struck}; {len(wrong)} stages with anything else wrong"
+    struck = ", ".join(
+        f"{count} in {stage}" for stage, (count, _) in zip(STAGES, found, strict=True)
+    )
+    figure = f"of {2 * ROUNDS} frames each INTERNAL: {struck}; {len(wrong)} stages wrong otherwise"
     return Finding(figure, held=not wrong, detail="\n".join(wrong))
 
 
@@ -185,10 +189,10 @@ def hang_that_ends(env: Env) -> tuple[str, bool]:
         silence = max(told.notices.gaps(began, began + back + gone))
         time.sleep(WATCHDOG_SECONDS / 2)
         sound_after = bool(told.notices.times("WATCHDOG=1", began + gone + back))
-        right = not pictures.missing(late) and not pictures.missing(
-            camera.exchange(999, picture())
-        )
-    figure = f"NOT_SERVING after {gone:.1f} s, signs of life stop for {silence:.1f} s, back by itself"
+        right = not pictures.missing(late) and not pictures.missing(camera.exchange(999, picture()))
+    figure = (
+        f"NOT_SERVING after {gone:.1f} s, signs of life stop for {silence:.1f} s, back by itself"
+    )
     held = (
         gone <= READY_GONE_SECONDS
         and pages == (503, 200)
@@ -201,8 +205,8 @@ def hang_that_ends(env: Env) -> tuple[str, bool]:
 
 
 def hang_for_good(env: Env, *flags: str) -> tuple[float, float, int, bool]:
-    """The worker does not go on. Returns the seconds until readiness was gone and until a camera was
-    answered again, the exit code, and whether the answer was right."""
+    """The worker does not go on. Returns the seconds until readiness was gone and until a camera
+    was answered again, the exit code, and whether the answer was right."""
     with Supervisor(
         env, *hanging(120, *flags), watchdog_seconds=WATCHDOG_SECONDS if flags else 3600,
         binary=env.faults_server(),
@@ -228,12 +232,13 @@ def hang_for_good(env: Env, *flags: str) -> tuple[float, float, int, bool]:
     mark="NOT_SERVING and /readyz 503 <= 10 s, WATCHDOG=1 stops; back by itself, or restarted",
 )
 def stuck_inference(env: Env) -> Finding:
-    """The 20th inference of a server's only worker hangs. It is told of a supervisor by NOTIFY_SOCKET and
-    WATCHDOG_USEC, as by systemd. First the hang ends after 12 s: health is NOT_SERVING and /readyz 503 within 10 s,
-    the signs of life stop, and all of that turns back by itself when the worker goes on, with the late frame
-    answered. Then it does not end: the process exits with 70 after 30 s and the supervisor starts it again. At last
-    the process may not exit by itself, and the supervisor ends it when the signs of life have stopped for 6 s.
-    Each time a camera that connects again finds its squares.
+    """The 20th inference of a server's only worker hangs. It is told of a supervisor by
+    NOTIFY_SOCKET and WATCHDOG_USEC, as by systemd. First the hang ends after 12 s: health is
+    NOT_SERVING and /readyz 503 within 10 s, the signs of life stop, and all of that turns back by
+    itself when the worker goes on, with the late frame answered. Then it does not end: the process
+    exits with 70 after 30 s and the supervisor starts it again. At last the process may not exit by
+    itself, and the supervisor ends it when the signs of life have stopped for 6 s. Each time a
+    camera that connects again finds its squares.
     """
     recovery, recovered = hang_that_ends(env)
     gone, again, code, right = hang_for_good(env)
@@ -296,10 +301,11 @@ def complaints(server: Server, model: Path) -> int:
     mark="replaced, cut, deleted: the old one serves on; bad reload: counted, one line; good: swapped",
 )
 def model_file(env: Env) -> Finding:
-    """Under a camera that never stops, the model's file is replaced by rename with another network, then cut in
-    place, then deleted: nothing changes. SIGHUP with the file missing, then cut, then with a network that cannot
-    run: the old one serves on, each attempt is counted as failed and logged in one line. SIGHUP with the other
-    network: within seconds answers are its. Every frame of the whole time has one right answer.
+    """Under a camera that never stops, the model's file is replaced by rename with another network,
+    then cut in place, then deleted: nothing changes. SIGHUP with the file missing, then cut, then
+    with a network that cannot run: the old one serves on, each attempt is counted as failed and
+    logged in one line. SIGHUP with the other network: within seconds answers are its. Every frame
+    of the whole time has one right answer.
     """
     model, other = env.work / "model.onnx", networks.MODELS / "cells_single.onnx"
     shutil.copy(networks.MODELS / "cells_v8.onnx", model)
@@ -358,9 +364,10 @@ BAD_MODEL_CODES = (65, 66)
     mark="each file: exit code not 0, one line, < 2 s",
 )
 def bad_model_at_start(env: Env) -> Finding:
-    """Eight files that are no network or none that can be run: cut short, a Git LFS pointer, operators of version
-    99, empty, a web page, zeros, a picture, without its last bytes; and one that does not exist, one that is a
-    folder, one that may not be read. With default logs the server says one line that names the file, and ends.
+    """Eight files that are no network or none that can be run: cut short, a Git LFS pointer,
+    operators of version 99, empty, a web page, zeros, a picture, without its last bytes; and one
+    that does not exist, one that is a folder, one that may not be read. With default logs the
+    server says one line that names the file, and ends.
     """
     secret = env.work / "not_readable.onnx"
     shutil.copy(networks.MODELS / "cells_v8.onnx", secret)
@@ -371,7 +378,9 @@ def bad_model_at_start(env: Env) -> Finding:
         where = ("--addr", f"127.0.0.1:{env.port()}", "--admin-addr", f"127.0.0.1:{env.port()}")
         start = time.monotonic()
         try:
-            done = env.run([env.server, *where, "--model", model], 10, user=PLAIN_USER, cwd=env.root)
+            done = env.run(
+                [env.server, *where, "--model", model], 10, user=PLAIN_USER, cwd=env.root
+            )
         except TimeoutError:
             wrong.append(f"{model.name}: serves")
             continue
