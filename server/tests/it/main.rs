@@ -7,6 +7,5 @@ mod connections;
 mod jpeg_decode;
 mod lifecycle;
 mod raw_frames;
-mod scheduling;
 mod streams;
 mod yolox_reference;
