@@ -3,6 +3,8 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
 /// The frame of a worker that [`Faults::Hang`] strikes: late enough that the load runs by then.
 const HANGING_FRAME: u64 = 20;
 
@@ -64,7 +66,30 @@ impl FromStr for Faults {
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Panic(stage, every) => {
+                let stage = match stage {
+                    Stage::Decode => "decode",
+                    Stage::Inference => "inference",
+                    Stage::Postprocess => "postprocess",
+                };
+                write!(f, "panic-{stage}:{every}")
+            }
+            Self::Hang(time) => write!(f, "hang-inference:{}", time.as_secs()),
+        }
+    }
+}
+
+impl Serialize for Faults {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Faults {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 
@@ -76,6 +101,15 @@ mod tests {
     fn faults_are_written_with_a_number() {
         assert_eq!("panic-decode:3".parse(), Ok(Faults::Panic(Stage::Decode, 3)));
         assert_eq!("hang-inference:60".parse(), Ok(Faults::Hang(Duration::from_mins(1))));
+        for text in
+            ["panic-decode:3", "panic-inference:1", "panic-postprocess:9", "hang-inference:60"]
+        {
+            let faults: Faults = text.parse().expect("a fault");
+            assert_eq!(faults.to_string(), text);
+            // As flags pass through the layers of settings.
+            let layered = serde_json::to_string(&faults).expect("serializes");
+            assert_eq!(serde_json::from_str::<Faults>(&layered).expect("parses"), faults);
+        }
         for bad in ["", "panic-decode", "panic-decode:0", "panic-lunch:1", "hang-inference:x"] {
             assert!(bad.parse::<Faults>().is_err(), "{bad}");
         }

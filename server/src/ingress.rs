@@ -3,7 +3,7 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -31,7 +31,7 @@ use crate::{
     infer::ModelInfo,
     intake::{Arrival, FrameMemory, Intake},
     limits::{DRAIN_READ, REPLY_QUEUE_FRAMES},
-    pace::Pace,
+    pace::{Pace, SharedPace},
     response::{Answer, Progress, Reply, StreamState, Ticket},
     schedule::CameraKey,
     telemetry::metrics::{Metrics, Refusal},
@@ -49,6 +49,8 @@ struct Shared {
     config: Config,
     drain: CancellationToken,
     memory: Arc<FrameMemory>,
+    // A lock because the readers of all streams share it; held for an addition.
+    shedding: Mutex<SharedPace>,
     metrics: Arc<Metrics>,
     reply_queue: usize,
 }
@@ -67,7 +69,9 @@ impl Ingress {
         // A lone camera can have a frame or batch with every worker, one waiting, and one in reading.
         let in_hand = config.frames.workers * config.model.batch + 2;
         let reply_queue = REPLY_QUEUE_FRAMES.max(in_hand);
-        let shared = Shared { admission, model, config, drain, memory, metrics, reply_queue };
+        let shedding = Mutex::default();
+        let shared =
+            Shared { admission, model, config, drain, memory, shedding, metrics, reply_queue };
         Self { shared: Arc::new(shared) }
     }
 }
@@ -118,28 +122,31 @@ impl Shared {
     }
 
     /// Takes in a request that came as `arrival` says: offers its frame, unless there is none to compute.
-    /// Then it is answered here and does not take the place of a good frame that waits. Tells whether it
-    /// was of no use to have read it so early: it has replaced another frame, or is none.
+    /// Then it is answered here and does not take the place of a good frame that waits. Tells of what
+    /// use it was to have read it so early.
     fn accept(
         &self,
         request: DetectRequest,
         arrival: Arrival,
         place: mpsc::OwnedPermit<Reply>,
         registration: (CameraKey, &Arc<StreamState>),
-    ) -> bool {
+    ) -> Use {
         let (key, stream) = registration;
         let heartbeat = request.heartbeat;
         let mut frame = self.frame(request, place, stream);
         match arrival {
             _ if heartbeat => {
                 frame.ticket.answer(Outcome::Heartbeat, Answer::default());
-                true
+                Use::None(None)
             }
             Arrival::Whole(memory) => {
                 frame.ticket.hold(memory);
-                self.admit(key, frame)
+                if self.admit(key, frame) { Use::None(None) } else { Use::Waits }
             }
             Arrival::Shed(bytes) => {
+                let mut shedding = self.shedding.lock().unwrap_or_else(PoisonError::into_inner);
+                let pause = shedding.pause_after(bytes, clock::now());
+                drop(shedding);
                 let detail = format!(
                     "MEMORY: no room for {bytes} bytes beside the frames in hand \
                      (frame-memory-bytes, {})",
@@ -147,7 +154,7 @@ impl Shared {
                 );
                 let answer = Answer::refusal(detail, &Progress::default());
                 frame.ticket.answer(Outcome::Overloaded, answer);
-                true
+                Use::None(Some(pause))
             }
         }
     }
@@ -231,6 +238,16 @@ impl ObjectDetection for Ingress {
     }
 }
 
+/// Of what use it was to read a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Its frame waits for a worker.
+    Waits,
+    /// None: it has replaced another frame, or is none; or there was no room for it, and its stream is not to
+    /// be read for so long.
+    None(Option<Duration>),
+}
+
 /// What is known of how a call's messages come in.
 fn intake(call: &http::Extensions) -> Arc<Intake> {
     call.get().cloned().unwrap_or_default()
@@ -306,9 +323,12 @@ impl Reader {
             match message {
                 Ok(Some(request)) => {
                     let bytes = request.image_data.len();
-                    if self.accept(request, place)
-                        && let Some(pause) = useless.pause_after(bytes)
-                    {
+                    let pause = match self.accept(request, place) {
+                        Use::Waits => None,
+                        Use::None(None) => useless.pause_after(bytes),
+                        Use::None(pause) => pause,
+                    };
+                    if let Some(pause) = pause {
                         // A frame that was taken up leaves its place to the next one at once.
                         tokio::select! {
                             () = tokio::time::sleep(pause) => {}
@@ -324,7 +344,7 @@ impl Reader {
     }
 
     /// As [`Shared::accept`].
-    fn accept(&mut self, request: DetectRequest, place: mpsc::OwnedPermit<Reply>) -> bool {
+    fn accept(&mut self, request: DetectRequest, place: mpsc::OwnedPermit<Reply>) -> Use {
         self.accepted += 1;
         self.shared.accept(request, self.intake.arrived(), place, (self.key, &self.stream))
     }

@@ -27,6 +27,10 @@ pub const READ_BYTES_PER_SECOND: f64 = 2e9;
 /// pushes as fast as it can would otherwise take half a core from everyone.
 pub const READ_SHARE: f64 = 0.1;
 
+/// Longest time for which a stream is not read because frames were dropped for want of memory: a camera that
+/// hears nothing for longer would be taken for dead.
+pub const LONGEST_SHED_PAUSE: Duration = Duration::from_secs(1);
+
 /// Shortest pause worth making: the resolution of tokio's timers.
 pub const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 

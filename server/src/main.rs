@@ -91,9 +91,10 @@ async fn serve_until_signal(config: Config) -> Result<(), ServeError> {
         running = serve::start(config) => running?,
         () = next_signal() => return Ok(()),
     };
+    // Before anybody knows that the server is there: a signal that is not waited for ends the process.
+    tokio::spawn(reload_on_signal(running.reloader.clone())?);
     announce(&running)?;
     supervision::tell_supervisor(sd_notify::NotifyState::Ready);
-    tokio::spawn(reload_on_signal(running.reloader.clone())?);
     let (stop, stopped) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
         next_signal().await;

@@ -1,8 +1,10 @@
 //! How fast a stream is read whose frames are of no use: they replace each other, or are no pictures.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::limits::{READ_BYTES_PER_SECOND, READ_COST, READ_SHARE, SHORTEST_PAUSE};
+use crate::limits::{
+    LONGEST_SHED_PAUSE, READ_BYTES_PER_SECOND, READ_COST, READ_SHARE, SHORTEST_PAUSE,
+};
 
 /// Adds up what reading useless frames has cost and says when to pause, so that it takes no more than
 /// [`READ_SHARE`] of a core. A backlog of a few frames, as after a stall of the network, passes freely.
@@ -17,6 +19,26 @@ impl Pace {
         let cost = READ_COST + Duration::from_secs_f64(bytes as f64 / READ_BYTES_PER_SECOND);
         self.owed += cost.mul_f64(1.0 / READ_SHARE - 1.0);
         (self.owed >= SHORTEST_PAUSE).then(|| std::mem::take(&mut self.owed))
+    }
+}
+
+/// The same for frames that are dropped for want of memory, of all streams together: dropping helps nobody, and
+/// a hundred streams that may each take a tenth of a core for it leave none for the frames that have room.
+#[derive(Debug, Default)]
+pub struct SharedPace {
+    /// When all that was dropped so far has been waited for.
+    free: Option<Instant>,
+}
+
+impl SharedPace {
+    /// Takes note of a dropped frame of so many bytes. Returns how long its stream is not read from `now` on.
+    pub fn pause_after(&mut self, bytes: u64, now: Instant) -> Duration {
+        let cost = READ_COST + Duration::from_secs_f64(bytes as f64 / READ_BYTES_PER_SECOND);
+        let begins = self.free.map_or(now, |free| free.max(now));
+        let free = begins + cost.mul_f64(1.0 / READ_SHARE - 1.0);
+        // One stream after the other, but none for so long that its camera seems dead.
+        self.free = Some(free.min(now + LONGEST_SHED_PAUSE));
+        free.min(now + LONGEST_SHED_PAUSE).saturating_duration_since(now)
     }
 }
 
@@ -52,5 +74,21 @@ mod tests {
             let frames = crate::limits::STREAM_WINDOW_BYTES / bytes;
             assert!(paused(frames, bytes as usize) < Duration::from_millis(100), "{bytes} bytes");
         }
+    }
+
+    #[test]
+    fn dropped_frames_of_all_streams_share_one_pace() {
+        let mut pace = SharedPace::default();
+        let start = crate::clock::now();
+        let pauses: Vec<_> = (0..10).map(|_| pace.pause_after(4_000_000, start)).collect();
+        // 2 ms of reading each, ten times as long with the pause.
+        for (number, pause) in pauses.iter().enumerate() {
+            let expected = Duration::from_millis(18) * (number as u32 + 1);
+            assert!(pause.abs_diff(expected) < Duration::from_millis(2), "{pauses:?}");
+        }
+        let later = start + Duration::from_secs(60);
+        assert!(pace.pause_after(4_000_000, later) < Duration::from_millis(20), "nothing is left");
+        let longest = (0..1000).map(|_| pace.pause_after(4_000_000, later)).max();
+        assert_eq!(longest, Some(LONGEST_SHED_PAUSE));
     }
 }

@@ -308,7 +308,7 @@ pub struct Settings {
     /// panic-postprocess:N (every Nth frame), hang-inference:SECONDS (the 20th frame)
     #[cfg(feature = "faults")]
     #[arg(long, value_name = "FAULT", help_heading = "Faults")]
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<crate::faults::Faults>,
 }
 

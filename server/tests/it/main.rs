@@ -10,7 +10,6 @@ mod lifecycle;
 mod operations;
 mod overload;
 mod raw_frames;
-mod scheduling;
 mod security;
 mod streams;
 mod yolox_reference;
