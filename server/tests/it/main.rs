@@ -4,6 +4,7 @@ mod bare_contract;
 mod cases;
 mod common;
 mod connections;
+mod fuzz_crashes;
 mod jpeg_decode;
 mod lifecycle;
 mod raw_frames;
