@@ -86,7 +86,7 @@ mod tests {
             let expected = Duration::from_millis(18) * (number as u32 + 1);
             assert!(pause.abs_diff(expected) < Duration::from_millis(2), "{pauses:?}");
         }
-        let later = start + Duration::from_secs(60);
+        let later = start + Duration::from_mins(1);
         assert!(pace.pause_after(4_000_000, later) < Duration::from_millis(20), "nothing is left");
         let longest = (0..1000).map(|_| pace.pause_after(4_000_000, later)).max();
         assert_eq!(longest, Some(LONGEST_SHED_PAUSE));

@@ -330,11 +330,24 @@ impl Settings {
             }
             layers = layers.merge(Toml::file_exact(file));
         }
-        layers.merge(environment()).merge(Serialized::defaults(flags)).extract().map_err(|errors| {
-            let first = errors.into_iter().next();
-            ConfigError(first.map_or_else(String::new, |error| describe(&error, file)))
-        })
+        extract(&layers.merge(environment()).merge(Serialized::defaults(flags)), file)
     }
+
+    /// A settings file's text, alone.
+    ///
+    /// # Errors
+    /// As [`layer`](Self::layer), as far as the file is concerned.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        extract(&Figment::from(Toml::string(text)), None)
+    }
+}
+
+fn extract(layers: &Figment, file: Option<&Path>) -> Result<Settings, ConfigError> {
+    layers.extract().map_err(|errors| {
+        let first = errors.into_iter().next();
+        // Keys may be quoted in TOML and hold anything.
+        ConfigError(first.map_or_else(String::new, |error| one_line(&describe(&error, file))))
+    })
 }
 
 /// Keys of the environment. Kubernetes puts addresses of a service named `vedette` or `vedette-...`
@@ -379,9 +392,9 @@ fn describe(error: &figment::Error, file: Option<&Path>) -> String {
             format!("{}: unknown key{source}; {hint}", name(field))
         }
         kind if error.path.is_empty() => {
-            format!("{CONFIG_KEY}: {}{source}", one_line(&kind.to_string()))
+            format!("{CONFIG_KEY}: {kind}{source}")
         }
-        kind => format!("{}: {}{source}", name(&error.path.join(".")), one_line(&kind.to_string())),
+        kind => format!("{}: {kind}{source}", name(&error.path.join("."))),
     }
 }
 
@@ -525,6 +538,20 @@ mod tests {
             let error = Settings::layer(&Settings::default(), Some(file.path())).expect_err(text);
             assert!(error.0.starts_with(start), "{error} for {text}");
             assert!(!error.0.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn whatever_a_key_or_value_holds_the_error_is_one_line() {
+        for (text, expected) in [
+            ("\"a\\nb\\u001b\" = 1", "a b\\u{1b}: unknown key"),
+            ("workers = \"\\u0007\\n\"", "workers: "),
+            ("workers =\u{1a}5", "config: TOML parse error"),
+            ("[batch.\"x\\r\"]", "batch: "),
+        ] {
+            let error = Settings::from_toml(text).expect_err(text).0;
+            assert!(error.starts_with(expected), "{error} for {text}");
+            assert!(!error.contains(char::is_control), "{error:?}");
         }
     }
 

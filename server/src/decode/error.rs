@@ -77,7 +77,33 @@ pub(super) fn image_error(error: &ImageError) -> DecodeError {
     }
 }
 
-/// Folds a library's message into one line.
+/// Folds a library's message into one line. Control characters, which it may have out of a hostile file,
+/// are written as escapes: the line is for terminals too.
 pub(crate) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let mut line = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        for c in word.chars() {
+            if c.is_control() {
+                line.extend(c.escape_default());
+            } else {
+                line.push(c);
+            }
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn breaks_become_spaces_and_control_characters_escapes() {
+        assert_eq!(one_line(" a\r\n  b\u{2028}c\u{85}\td\n"), "a b c d");
+        assert_eq!(one_line("\u{1b}[2J caf\u{e9} \0x\u{9b}"), "\\u{1b}[2J café \\u{0}x\\u{9b}");
+        assert_eq!(one_line("\n"), "");
+    }
 }

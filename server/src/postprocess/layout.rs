@@ -152,7 +152,9 @@ impl Family {
             Boxes::Pixels => anchors > 0,
         };
         let shape = OutputShape { anchors, attributes };
-        (fits && self.classes(shape).is_some()).then_some(shape)
+        // A model may declare anything.
+        let countable = anchors.checked_mul(attributes).is_some();
+        (fits && countable && self.classes(shape).is_some()).then_some(shape)
     }
 
     /// Whether an output of this shape is likely to be read right: a network has more anchors than
@@ -286,6 +288,12 @@ mod tests {
         assert_eq!(guess(&[1, 3549, 85], (640, 640)), None, "neither its grids nor columns");
         assert_eq!(guess(&[1, 1000], (224, 224)), None, "a classifier");
         assert_eq!(guess(&[1, 4, 1024], (640, 640)), None, "no classes");
+        assert_eq!(
+            guess(&[1, 1 << 32, 1 << 33], (640, 640)),
+            None,
+            "more values than can be counted"
+        );
+        assert_eq!(guess(&[-1, i64::MIN, i64::MAX], (u32::MAX, u32::MAX)), None);
     }
 
     fn find(family: &Family, dims: &[i64], input: (u32, u32), output: &[f32]) -> Vec<Candidate> {

@@ -5,6 +5,7 @@ mod cases;
 mod common;
 mod connections;
 mod faults;
+mod fuzz_crashes;
 mod jpeg_decode;
 mod lifecycle;
 mod operations;
