@@ -44,6 +44,7 @@ unit: ## All tests (set up first)
 	$(PYTHON) -m unittest discover -s models
 	$(PYTHON) -m unittest discover -s benches/peers/tests
 	$(PYTHON) -m unittest discover -s promises/tests
+	$(PYTHON) -m unittest discover -s fuzz
 	cargo test --workspace --locked
 
 test-promises: setup ## The promises, each held against a running server (root on Debian, half an hour); docs/promises.md
@@ -52,7 +53,7 @@ test-promises: setup ## The promises, each held against a running server (root o
 soak: setup ## Cameras come, go and misbehave for MINUTES=20; report in target/soak
 	$(PYTHON) promises/soak.py --minutes $(MINUTES)
 
-fuzz: ## Hostile input for SECONDS_EACH=300 CPU seconds per target
+fuzz: setup ## Hostile input for SECONDS_EACH=300 CPU seconds per target
 	$(PYTHON) fuzz/run.py --seconds $(SECONDS_EACH)
 
 mutants: ## Bugs planted in the server's core: does the simulation find each?

@@ -39,6 +39,9 @@ async fn camera(server: &TestServer, authority: &Authority, pair: Option<&Pair>)
 
 /// What a client is told that is not let in: when it connects or, where TLS lets it say its own last word
 /// first, when it calls.
+/// Tries of a client that is refused in which it should hear why once.
+const TRIES: usize = 20;
+
 async fn refusal(server: &TestServer, authority: &Authority, pair: Option<&Pair>) -> String {
     match pki::channel(server.addr, authority, pair).await {
         Err(error) => format!("{error:?}"),
@@ -103,8 +106,17 @@ async fn mutual_tls_takes_only_clients_of_its_authority() {
         (Some(&stranger), "alert"),
         (Some(&expired), "CertificateExpired"),
     ] {
-        let told = refusal(&server, &authority, pair).await;
-        assert!(told.to_lowercase().contains(&alert.to_lowercase()), "{told}");
+        // A client may have sent its first call by the time it is refused, and then hears of a closed
+        // connection instead of the alert that came before.
+        let mut told = Vec::new();
+        for _ in 0..TRIES {
+            told.push(refusal(&server, &authority, pair).await.to_lowercase());
+            if told.iter().any(|told| told.contains(&alert.to_lowercase())) {
+                break;
+            }
+        }
+        let heard = told.iter().any(|told| told.contains(&alert.to_lowercase()));
+        assert!(heard, "no {alert} in {told:?}");
     }
     // Each at least once: the client's library tries again.
     assert!(server.metric(REFUSED_BY_TLS) > 2.5);
