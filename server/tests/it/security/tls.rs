@@ -37,11 +37,11 @@ async fn camera(server: &TestServer, authority: &Authority, pair: Option<&Pair>)
     Camera::open(&mut ObjectDetectionClient::new(channel), "cam").await.expect("accepted")
 }
 
-/// What a client is told that is not let in: when it connects or, where TLS lets it say its own last word
-/// first, when it calls.
 /// Tries of a client that is refused in which it should hear why once.
 const TRIES: usize = 20;
 
+/// What a client is told that is not let in: when it connects or, where TLS lets it say its own last word
+/// first, when it calls.
 async fn refusal(server: &TestServer, authority: &Authority, pair: Option<&Pair>) -> String {
     match pki::channel(server.addr, authority, pair).await {
         Err(error) => format!("{error:?}"),
