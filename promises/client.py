@@ -10,6 +10,7 @@ import functools
 import itertools
 import multiprocessing
 import queue
+import struct
 import sys
 import threading
 import time
@@ -59,6 +60,8 @@ class Answer:
     height: int = 0
     model: str = ""
     total_us: int = 0
+    queue_us: int = 0
+    inference_us: int = 0
 
 
 @functools.cache
@@ -76,6 +79,11 @@ def request(frame_id: int, data: bytes, **fields: Any) -> Any:
     """A DetectRequest. `fields` are those of the contract by name, such as `budget_ms`."""
     _, messages, _ = stubs()
     return messages.DetectRequest(frame_id=frame_id, image_data=data, **fields)
+
+
+def prefixed(message: bytes, compressed: int = 0, length: int | None = None) -> bytes:
+    """A gRPC message behind its prefix, whose parts may lie."""
+    return struct.pack(">BI", compressed, len(message) if length is None else length) + message
 
 
 def answer(message: Any) -> Answer:
@@ -96,6 +104,8 @@ def answer(message: Any) -> Answer:
         height=message.image_height,
         model=message.model,
         total_us=message.times.total_us,
+        queue_us=message.times.queue_us,
+        inference_us=message.times.inference_us,
     )
 
 

