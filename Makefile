@@ -6,7 +6,7 @@ PYTHON ?= python3
 export PATH := $(PATH):$(CURDIR)/models/cache/bin
 
 .NOTPARALLEL:
-.PHONY: help setup setup-test demo test fmt lint unit accuracy bench bench-build bench-peers test-promises picture check-pages clean
+.PHONY: help setup setup-test demo test fmt lint unit accuracy bench bench-build bench-peers test-promises soak picture check-pages clean
 
 # In the order of the results page; BENCH_ARGS="--trials 5" goes to each.
 BENCHES := ceiling stages boxes server neighbour overload idle rtt
@@ -66,6 +66,9 @@ bench-build: setup
 
 test-promises: ## What the server promises under faults, floods and restarts (root, Debian; an hour), and docs/promises.md
 	$(PYTHON) promises/run.py $(PROMISES_ARGS)
+
+soak: ## Everything at once for MINUTES=20 or more: memory, files and threads stay; target/soak/report.html
+	$(PYTHON) promises/soak.py --minutes $(or $(MINUTES),20) $(SOAK_ARGS)
 
 check-pages: ## client-sim's pages in a browser (needs Chromium); pictures in target/pages
 	cargo build --locked -p client-sim --bin client-sim --example sample_reports
