@@ -149,8 +149,10 @@ class Env:
 
     def end_row(self) -> None:
         """Ends what this row has left running; the long run's children stay."""
-        for child in [child for child, row in self.shared.children.items() if row == self.name]:
-            self.end(child)
+        # A copy at once: the long run's threads start and end children meanwhile.
+        for child, row in list(self.shared.children.items()):
+            if row == self.name:
+                self.end(child)
 
     def cleanup(self) -> None:
         """Ends what is left: children first, then what they lived in."""

@@ -38,7 +38,7 @@ EXIT_INTERRUPTED = 130
 
 # Modules without rows: the harness, and what rows start as programs of their own.
 NOT_ROWS = {
-    "cgroup", "client", "env", "flood", "install", "netns", "promise", "run", "server", "sim", "soak",
+    "cgroup", "client", "env", "flood", "install", "netns", "promise", "run", "server", "sim",
     "wire",
 }  # fmt: skip
 
@@ -126,8 +126,8 @@ def failure(error: Exception) -> Finding:
 def start_soak(env: Env) -> Any:
     """The long run, in the background; a Finding when it cannot be started."""
     try:
-        soak = importlib.import_module("soak").Soak()
-        soak.start(env.for_row(SOAK))
+        soak = importlib.import_module("soak").Soak(env.for_row(SOAK), env.minutes)
+        soak.start()
     except Exception as error:  # noqa: BLE001 - it is a row's verdict
         return failure(error)
     return soak
