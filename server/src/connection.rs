@@ -13,16 +13,23 @@
 //!
 //! All three count from when the connection was accepted. Counting a stream's age from its own start
 //! would let a connection get twice as old, or cut young streams with it.
+//!
+//! A new connection needs a place, and has to show within its first seconds that it speaks TLS, where that
+//! is on, and HTTP/2. Who does not is closed; so nobody can hold what a server has few of, file descriptors
+//! and memory, by saying nothing.
 
 mod age;
 mod handshake;
+mod places;
 mod socket;
 
 use std::{
     fmt, io,
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::{Duration, Instant},
 };
 
 use tokio::net::{TcpListener, TcpStream};
@@ -40,15 +47,16 @@ use crate::{
     tls::Tls,
 };
 use handshake::Handshakes;
+use places::{Place, Places};
 use socket::Socket;
 
 /// The connections of a listening socket, each once it can be spoken on.
 pub struct Incoming {
     accepted: Pin<Box<dyn Stream<Item = io::Result<TcpStream>> + Send>>,
+    places: Arc<Places>,
     /// `None`: connections are not encrypted.
     handshakes: Option<Handshakes>,
-    age: Option<AgeLimit>,
-    metrics: Arc<Metrics>,
+    terms: Terms,
 }
 
 /// The connections of a listening socket, encrypted if there is `tls`.
@@ -62,12 +70,11 @@ pub fn incoming(
         .with_nodelay(Some(config.tcp_nodelay))
         .with_keepalive(Some(TCP_KEEPALIVE))
         .then(pause_after_failure());
-    let handshakes = tls.map(|tls| {
-        let (most, time) = (config.max_connections, config.handshake);
-        Handshakes::new(tls, most, time, config.age, Arc::clone(metrics))
-    });
-    let (age, metrics) = (config.age, Arc::clone(metrics));
-    Incoming { accepted: Box::pin(accepted), handshakes, age, metrics }
+    let terms =
+        Terms { age: config.age, handshake: config.handshake, metrics: Arc::clone(metrics) };
+    let places = Places::new(config, Arc::clone(metrics));
+    let handshakes = tls.map(|tls| Handshakes::new(tls, config.max_connections, terms.clone()));
+    Incoming { accepted: Box::pin(accepted), places, handshakes, terms }
 }
 
 impl Incoming {
@@ -75,13 +82,20 @@ impl Incoming {
     fn welcome(&mut self, tcp: TcpStream) -> Option<Connection> {
         // No address: the peer has left already.
         let peer = tcp.peer_addr().ok()?;
+        let place = match self.places.take(peer.ip()) {
+            Ok(place) => place,
+            Err(full) => {
+                self.terms.refused(full.refusal(), Some(peer), &full);
+                return None;
+            }
+        };
         let info = ConnectionInfo { accepted: clock::now(), peer, subject: None };
+        let guest = Guest { info, place, terms: self.terms.clone() };
         if let Some(handshakes) = &mut self.handshakes {
-            handshakes.begin(tcp, info);
+            handshakes.begin(tcp, guest);
             return None;
         }
-        let (socket, metrics) = (Socket::Left(tcp), Arc::clone(&self.metrics));
-        Some(Connection::new(socket, info, self.age, metrics))
+        Some(Connection::new(Socket::Left(tcp), guest))
     }
 }
 
@@ -129,17 +143,40 @@ fn pause_after_failure() -> impl FnMut(io::Result<TcpStream>) -> Accepted {
 /// What the accept loop waits for before it goes on.
 type Accepted = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
 
-/// Counts a connection that is closed before it was of use, and says so, ever more rarely.
-fn refused(
-    metrics: &Metrics,
-    why: ConnectionRefusal,
-    info: Option<&ConnectionInfo>,
-    reason: &dyn fmt::Display,
-) {
-    let times = metrics.connection_refused(why);
-    if times.is_power_of_two() {
-        let peer = info.map(|info| info.peer);
-        tracing::warn!(?peer, times, "closing a new connection: {reason}");
+/// What holds for every connection.
+#[derive(Debug, Clone)]
+struct Terms {
+    age: Option<AgeLimit>,
+    /// Time in which a new connection must have spoken TLS, where it is on, and HTTP/2.
+    handshake: Duration,
+    metrics: Arc<Metrics>,
+}
+
+impl Terms {
+    /// Counts a connection that is closed before it was of use, and says so, ever more rarely.
+    fn refused(&self, why: ConnectionRefusal, peer: Option<SocketAddr>, reason: &dyn fmt::Display) {
+        let times = self.metrics.connection_refused(why);
+        if times.is_power_of_two() {
+            tracing::warn!(?peer, times, "closing a new connection: {reason}");
+        }
+    }
+}
+
+/// A connection that has a place, before it is one.
+struct Guest {
+    info: ConnectionInfo,
+    place: Place,
+    terms: Terms,
+}
+
+impl Guest {
+    /// When it must have spoken.
+    fn deadline(&self) -> Instant {
+        self.info.accepted + self.terms.handshake
+    }
+
+    fn refused(&self, why: ConnectionRefusal, reason: &dyn fmt::Display) {
+        self.terms.refused(why, Some(self.info.peer), reason);
     }
 }
 

@@ -8,7 +8,6 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use rustls::server::Acceptor;
@@ -20,18 +19,20 @@ use tokio::{
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 
 use super::{
-    AgeLimit, Connection, ConnectionInfo, refused,
+    Connection, Guest, Terms,
     socket::{self, Socket},
 };
 use crate::{
     limits::{HANDSHAKE_SHARE, HANDSHAKES_AT_ONCE},
-    telemetry::metrics::{ConnectionRefusal, Metrics},
+    telemetry::metrics::ConnectionRefusal,
     tls::{self, Tls},
 };
 
 /// The handshakes under way.
 pub(super) struct Handshakes {
-    shaking: Shaking,
+    tls: Arc<Tls>,
+    turns: Arc<Semaphore>,
+    terms: Terms,
     running: JoinSet<Option<Connection>>,
     /// The same, the oldest first, and some that have ended since.
     order: VecDeque<AbortHandle>,
@@ -39,28 +40,13 @@ pub(super) struct Handshakes {
     most: usize,
 }
 
-/// What each of them needs.
-#[derive(Clone)]
-struct Shaking {
-    tls: Arc<Tls>,
-    turns: Arc<Semaphore>,
-    time: Duration,
-    age: Option<AgeLimit>,
-    metrics: Arc<Metrics>,
-}
-
 impl Handshakes {
     /// `most_connections`: of which those that have not shaken hands are a part.
-    pub(super) fn new(
-        tls: Arc<Tls>,
-        most_connections: usize,
-        time: Duration,
-        age: Option<AgeLimit>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        let turns = Arc::new(Semaphore::new(HANDSHAKES_AT_ONCE));
+    pub(super) fn new(tls: Arc<Tls>, most_connections: usize, terms: Terms) -> Self {
         Self {
-            shaking: Shaking { tls, turns, time, age, metrics },
+            tls,
+            turns: Arc::new(Semaphore::new(HANDSHAKES_AT_ONCE)),
+            terms,
             running: JoinSet::new(),
             order: VecDeque::new(),
             most: most_connections.div_ceil(HANDSHAKE_SHARE),
@@ -69,17 +55,17 @@ impl Handshakes {
 
     /// Begins a handshake. When too many are under way, the oldest one is given up: an honest peer needs two
     /// round trips, so who has taken the longest is the least likely to be one.
-    pub(super) fn begin(&mut self, tcp: TcpStream, info: ConnectionInfo) {
+    pub(super) fn begin(&mut self, tcp: TcpStream, guest: Guest) {
         if self.running.len() >= self.most {
             self.order.retain(|handshake| !handshake.is_finished());
             if let Some(oldest) = self.order.pop_front() {
                 oldest.abort();
                 let reason = "it was the slowest of too many that shake hands";
-                refused(&self.shaking.metrics, ConnectionRefusal::Handshake, None, &reason);
+                self.terms.refused(ConnectionRefusal::Handshake, None, &reason);
             }
         }
-        let handshake = self.running.spawn(self.shaking.clone().run(tcp, info));
-        self.order.push_back(handshake);
+        let (tls, turns) = (Arc::clone(&self.tls), Arc::clone(&self.turns));
+        self.order.push_back(self.running.spawn(run(tcp, guest, tls, turns)));
         if self.order.len() > 2 * self.most {
             self.order.retain(|handshake| !handshake.is_finished());
         }
@@ -96,33 +82,34 @@ impl Handshakes {
     }
 }
 
-impl Shaking {
-    /// A connection, unless the handshake failed; then its peer has been told why, as far as TLS has words
-    /// for it.
-    async fn run(self, tcp: TcpStream, info: ConnectionInfo) -> Option<Connection> {
-        let Self { tls: current, turns, time, age, metrics } = self;
-        let deadline = (info.accepted + time).into();
-        match tokio::time::timeout_at(deadline, shake(tcp, &current, &turns)).await {
-            Ok(Ok(stream)) => {
-                let certificates = stream.get_ref().1.peer_certificates();
-                let subject = certificates.and_then(|chain| chain.first()).and_then(tls::subject);
-                let info = ConnectionInfo { subject, ..info };
-                Some(Connection::new(Socket::Right(Box::new(stream)), info, age, metrics))
+/// A connection, unless the handshake failed; then its peer has been told why, as far as TLS has words for it.
+async fn run(
+    tcp: TcpStream,
+    mut guest: Guest,
+    tls: Arc<Tls>,
+    turns: Arc<Semaphore>,
+) -> Option<Connection> {
+    let shaking = shake(tcp, &tls, &turns);
+    match tokio::time::timeout_at(guest.deadline().into(), shaking).await {
+        Ok(Ok(stream)) => {
+            let certificates = stream.get_ref().1.peer_certificates();
+            guest.info.subject =
+                certificates.and_then(|chain| chain.first()).and_then(tls::subject);
+            Some(Connection::new(Socket::Right(Box::new(stream)), guest))
+        }
+        Ok(Err(Failure::Left)) => None,
+        Ok(Err(Failure::Tls { error, tcp })) => {
+            guest.refused(ConnectionRefusal::Tls, &describe(&error));
+            if let Some(tcp) = tcp {
+                socket::close(tcp).await;
             }
-            Ok(Err(Failure::Left)) => None,
-            Ok(Err(Failure::Tls { error, tcp })) => {
-                let error = describe(&error);
-                refused(&metrics, ConnectionRefusal::Tls, Some(&info), &error);
-                if let Some(tcp) = tcp {
-                    socket::close(tcp).await;
-                }
-                None
-            }
-            Err(_) => {
-                let reason = format!("no TLS handshake within {time:?} (handshake-seconds)");
-                refused(&metrics, ConnectionRefusal::Handshake, Some(&info), &reason);
-                None
-            }
+            None
+        }
+        Err(_) => {
+            let time = guest.terms.handshake;
+            let reason = format!("no TLS handshake within {time:?} (handshake-seconds)");
+            guest.refused(ConnectionRefusal::Handshake, &reason);
+            None
         }
     }
 }

@@ -19,11 +19,15 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tonic::transport::server::Connected;
 
-use super::AgeLimit;
-use crate::{limits::CLOSE_LINGER, telemetry::metrics::Metrics};
+use super::{AgeLimit, Guest, Place, Terms};
+use crate::{limits::CLOSE_LINGER, telemetry::metrics::ConnectionRefusal};
 
 /// Bytes dropped at once from a connection that the server has closed.
 const LINGER_READ_BYTES: usize = 4096;
+
+/// Bytes with which every HTTP/2 client begins: the preface, and the head of a SETTINGS frame (RFC 9113,
+/// section 3.4). Until all of them are there, there is no HTTP/2 on the connection, and none of its probes.
+const GREETING_BYTES: usize = 24 + 9;
 
 /// What the streams of a connection know of it.
 #[derive(Debug, Clone)]
@@ -53,19 +57,35 @@ pub struct Connection {
     linger: Option<Pin<Box<Sleep>>>,
     /// The peer has been told that nothing more comes.
     ended: bool,
-    metrics: Arc<Metrics>,
+    /// What the peer has yet to say before it counts as one that speaks HTTP/2.
+    greeting: Option<Greeting>,
+    terms: Terms,
+    _place: Place,
+}
+
+/// How HTTP/2 begins.
+#[derive(Debug)]
+struct Greeting {
+    missing_bytes: usize,
+    deadline: Pin<Box<Sleep>>,
 }
 
 impl Connection {
-    pub(super) fn new(
-        socket: Socket,
-        info: ConnectionInfo,
-        age: Option<AgeLimit>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
+    pub(super) fn new(socket: Socket, guest: Guest) -> Self {
+        let deadline = Box::pin(tokio::time::sleep_until(guest.deadline().into()));
+        let Guest { info, place, terms } = guest;
         let end = |limit: AgeLimit| tokio::time::sleep_until((info.accepted + limit.cut()).into());
-        let cut = age.map(|limit| Box::pin(end(limit)));
-        Self { socket, info, cut, was_cut: false, linger: None, ended: false, metrics }
+        Self {
+            cut: terms.age.map(|limit| Box::pin(end(limit))),
+            socket,
+            info,
+            was_cut: false,
+            linger: None,
+            ended: false,
+            greeting: Some(Greeting { missing_bytes: GREETING_BYTES, deadline }),
+            terms,
+            _place: place,
+        }
     }
 
     fn tcp(&mut self) -> &mut TcpStream {
@@ -83,10 +103,33 @@ impl Connection {
         }
         if !self.was_cut {
             self.was_cut = true;
-            self.metrics.connections_cut.increment(1);
+            self.terms.metrics.connections_cut.increment(1);
             tracing::debug!(peer = %self.info.peer, "cutting a connection by its age");
         }
         Err(io::Error::new(io::ErrorKind::TimedOut, "the connection has reached its age"))
+    }
+
+    /// Fails once a peer that has not spoken has run out of time; until then the reader is woken when it does.
+    fn check_greeting(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let Some(greeting) = &mut self.greeting else { return Ok(()) };
+        if greeting.deadline.as_mut().poll(cx).is_pending() {
+            return Ok(());
+        }
+        self.greeting = None;
+        let time = self.terms.handshake;
+        let reason = format!("no HTTP/2 within {time:?} (handshake-seconds)");
+        self.terms.refused(ConnectionRefusal::Handshake, Some(self.info.peer), &reason);
+        Err(io::Error::new(io::ErrorKind::TimedOut, reason))
+    }
+
+    /// Takes note that the peer has said so many bytes.
+    fn heard(&mut self, bytes: usize) {
+        if let Some(greeting) = &mut self.greeting {
+            greeting.missing_bytes = greeting.missing_bytes.saturating_sub(bytes);
+            if greeting.missing_bytes == 0 {
+                self.greeting = None;
+            }
+        }
     }
 
     /// Reads and drops what arrives until the peer has closed its side too. Encrypted bytes are dropped as
@@ -132,7 +175,11 @@ impl AsyncRead for Connection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.check_age(cx)?;
-        Pin::new(&mut self.socket).poll_read(cx, buffer)
+        self.check_greeting(cx)?;
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.socket).poll_read(cx, buffer))?;
+        self.heard(buffer.filled().len() - before);
+        Poll::Ready(Ok(()))
     }
 }
 

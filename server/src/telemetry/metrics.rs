@@ -25,6 +25,7 @@ const STREAMS: &str = "vedette_streams";
 const STREAMS_OPENED: &str = "vedette_streams_opened_total";
 const STREAMS_AGED: &str = "vedette_streams_aged_total";
 const CONNECTIONS_CUT: &str = "vedette_connections_cut_total";
+const CONNECTIONS: &str = "vedette_connections";
 const CONNECTIONS_REFUSED: &str = "vedette_connections_refused_total";
 const TLS_RELOADS: &str = "vedette_tls_reloads_total";
 const TLS_EXPIRY_SECONDS: &str = "vedette_tls_certificate_expiry_seconds";
@@ -97,6 +98,10 @@ impl Refusal {
 /// Why a connection was closed before it was of use, as the label of [`CONNECTIONS_REFUSED`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionRefusal {
+    /// `max-connections` were open.
+    MaxConnections,
+    /// `max-connections-per-ip` were open from its address.
+    MaxConnectionsPerIp,
     /// It had not spoken in time, or was the slowest of too many.
     Handshake,
     /// TLS failed.
@@ -104,10 +109,13 @@ pub enum ConnectionRefusal {
 }
 
 impl ConnectionRefusal {
-    const ALL: [Self; 2] = [Self::Handshake, Self::Tls];
+    const ALL: [Self; 4] =
+        [Self::MaxConnections, Self::MaxConnectionsPerIp, Self::Handshake, Self::Tls];
 
     fn label(self) -> &'static str {
         match self {
+            Self::MaxConnections => "max_connections",
+            Self::MaxConnectionsPerIp => "max_connections_per_ip",
             Self::Handshake => "handshake",
             Self::Tls => "tls",
         }
@@ -138,6 +146,7 @@ pub struct Metrics {
     pub streams_opened: Counter,
     pub streams_aged: Counter,
     pub connections_cut: Counter,
+    pub connections: Gauge,
     connections_refused: [(Counter, AtomicU64); ConnectionRefusal::ALL.len()],
     pub tls_reloads: ReloadCounters,
     pub token_reloads: ReloadCounters,
@@ -239,6 +248,7 @@ impl Metrics {
                 "Connections cut because their peer had not left within the grace time after their age",
                 &[],
             ),
+            connections: to.gauge(CONNECTIONS, "Connections open now", &[]),
             connections_refused: ConnectionRefusal::ALL
                 .map(|r| to.counter(CONNECTIONS_REFUSED, closed, &[("reason", r.label())]))
                 .map(|counter| (counter, AtomicU64::new(0))),

@@ -18,20 +18,20 @@ use crate::common::{Camera, PATIENCE, TestServer, connect_narrow, small_jpeg, sp
 
 /// An HTTP/2 client that shows each frame of the server as it stands on the wire (RFC 9113, section 4.1)
 /// and answers none by itself.
-struct Wire(TcpStream);
+pub(crate) struct Wire(pub(crate) TcpStream);
 
 /// Type, flags, stream and payload of a frame.
-struct WireFrame {
-    kind: u8,
-    flags: u8,
-    stream: u32,
-    payload: Vec<u8>,
+pub(crate) struct WireFrame {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
+    pub(crate) payload: Vec<u8>,
 }
 
 // Frame types and a flag (RFC 9113, section 6), and identifiers of settings (section 6.5.2).
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
-const GOAWAY: u8 = 7;
+pub(crate) const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const ACK: u8 = 1;
 const MAX_CONCURRENT_STREAMS: u16 = 3;
@@ -42,7 +42,7 @@ const MAX_FRAME_SIZE: u16 = 5;
 const FIRST_WINDOW: u32 = 65_535;
 
 impl Wire {
-    async fn connect(addr: SocketAddr) -> Self {
+    pub(crate) async fn connect(addr: SocketAddr) -> Self {
         let mut tcp = TcpStream::connect(addr).await.expect("connects");
         // The preface (section 3.4) and an empty SETTINGS frame.
         tcp.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.expect("sends");
@@ -51,7 +51,7 @@ impl Wire {
     }
 
     /// The next frame; `None` once the server has closed the connection.
-    async fn next(&mut self) -> Option<WireFrame> {
+    pub(crate) async fn next(&mut self) -> Option<WireFrame> {
         let reading = async {
             let mut head = [0; 9];
             self.0.read_exact(&mut head).await.ok()?;

@@ -1,4 +1,5 @@
 //! Who may connect, who may call, and how much: encryption, tokens, and limits of connections and rates.
 
+mod connections;
 mod pki;
 mod tls;
