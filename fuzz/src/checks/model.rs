@@ -106,7 +106,7 @@ fn check_output(mut numbers: Numbers<'_>) {
 fn options(numbers: &mut Numbers<'_>) -> DetectOptions {
     let mut ratio = || f32::from(numbers.u16()) / f32::from(u16::MAX);
     let (confidence, iou) = (ratio(), ratio());
-    let nms = if numbers.u8() % 2 == 0 { NmsMode::ClassAware } else { NmsMode::Agnostic };
+    let nms = if numbers.u8().is_multiple_of(2) { NmsMode::ClassAware } else { NmsMode::Agnostic };
     let max_detections = usize::from(numbers.u8()).max(1);
     DetectOptions { confidence, iou, nms, max_detections }
 }

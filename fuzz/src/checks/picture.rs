@@ -85,7 +85,7 @@ fn check_raw_frame(spec: RawSpec, data: Vec<u8>) {
 }
 
 /// Bytes up to a frame's last pixel, and with all of its last rows' padding; `None` if there is no such
-/// frame. As camera_ai.proto describes the formats, in numbers that cannot overflow.
+/// frame. As `camera_ai.proto` describes the formats, in numbers that cannot overflow.
 fn raw_sizes(spec: RawSpec) -> Option<(u128, u128)> {
     let (w, h) = (u128::from(spec.width), u128::from(spec.height));
     let even = w.next_multiple_of(2);
@@ -151,8 +151,8 @@ impl Network {
             limits,
             family: Family::get(names[bytes / 4 % 2]),
             side: SIDES[bytes % 4],
-            tight: bytes / 8 % 2 == 0,
-            with_history: bytes / 16 % WITH_HISTORY == 0,
+            tight: (bytes / 8).is_multiple_of(2),
+            with_history: (bytes / 16).is_multiple_of(WITH_HISTORY),
         }
     }
 
@@ -207,14 +207,14 @@ fn tensor(
     picture: &Picture,
     network: &Network,
 ) -> Result<Tensor, DecodeError> {
-    let decoded = decoder.decode(picture, |size| network.letterbox(size).scaled)?;
-    let size = (decoded.width, decoded.height);
+    let seen = decoder.decode(picture, |size| network.letterbox(size).scaled)?;
+    let size = (seen.width, seen.height);
     let pixels = u64::from(size.0) * u64::from(size.1);
     assert!((1..=network.limits.max_pixels).contains(&pixels), "{size:?}");
     let letterbox = network.letterbox(size);
-    check_pixels(&decoded, letterbox.scaled);
+    check_pixels(&seen, letterbox.scaled);
     let mut tensor = vec![f32::NAN; values(letterbox.input)];
-    Preprocessor::default().run(&decoded.pixels, &letterbox, &network.input(), &mut tensor);
+    Preprocessor::default().run(&seen.pixels, &letterbox, &network.input(), &mut tensor);
     // Interpolation in single precision may end a little above both neighbours.
     let white = 255.001 * network.family.scale;
     let strange = tensor.iter().find(|value| !(0.0..=white).contains(*value));

@@ -15,8 +15,11 @@ use crate::common::fixture;
 #[path = "../../../fuzz/src/checks/mod.rs"]
 mod checks;
 
+/// Fails over an input for which the server does what it must not.
+type Check = fn(&[u8]);
+
 /// The check of each fuzz target.
-const CHECKS: [(&str, fn(&[u8])); 5] = [
+const CHECKS: [(&str, Check); 5] = [
     ("config", checks::config::check),
     ("decode", checks::picture::check_encoded),
     ("model", checks::model::check),
