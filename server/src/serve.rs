@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
-use tonic::{server::NamedService, transport::Server};
+use tonic::{server::NamedService, service::interceptor::InterceptedService, transport::Server};
 use tonic_health::server::HealthReporter;
 use vedette_proto::{
     FILE_DESCRIPTOR_SET, camera_ai::object_detection_server::ObjectDetectionServer,
@@ -13,9 +13,11 @@ use vedette_proto::{
 use crate::{
     admin,
     admit::Admission,
+    auth::{Gate, Holders},
     config::{Config, ConnectionConfig},
     connection,
     error::ServeError,
+    exposure,
     ingress::Ingress,
     limits::{GRACE_RESERVE, METADATA_BYTES, METRICS_UPKEEP, message_bytes},
     pipeline::Pipeline,
@@ -59,8 +61,13 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
     let metrics = Arc::new(Metrics::new());
     let tls = config.net.security.tls.as_ref();
     let tls = tls.map(|files| tls::load(files, &metrics)).transpose()?;
-    let reloader =
-        Reloader::new(tls.iter().map(|tls| Arc::clone(tls) as Arc<dyn Reload>).collect());
+    let tokens = config.net.security.token_file.as_deref();
+    let tokens = tokens.map(|path| Holders::load(path, &metrics)).transpose()?;
+    let reloader = {
+        let tls = tls.iter().map(|tls| Arc::clone(tls) as Arc<dyn Reload>);
+        let tokens = tokens.iter().map(|tokens| Arc::clone(tokens) as Arc<dyn Reload>);
+        Reloader::new(tls.chain(tokens).collect())
+    };
     // The ports first: a port that is taken is reported before seconds of loading.
     let listener = bind("addr", config.net.addr).await?;
     let admin_listener = bind("admin_addr", config.net.admin_addr).await?;
@@ -78,6 +85,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<Service>().await;
 
+    let exposures = exposure::of(&config.net, rustix::process::geteuid().is_root());
     let max_message = message_bytes(config.frames.limits.max_bytes);
     let grace = config.net.grace;
     let workers = config.frames.workers;
@@ -90,10 +98,14 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         drain.clone(),
         Arc::clone(&metrics),
     );
+    let gate = Gate::new(tokens, Arc::clone(&metrics));
     let serving = {
         let close = close.clone();
         let router = http2(&connections)
-            .add_service(Service::new(ingress).max_decoding_message_size(max_message))
+            .add_service(InterceptedService::new(
+                Service::new(ingress).max_decoding_message_size(max_message),
+                gate,
+            ))
             .add_service(health_service)
             .add_optional_service(reflection);
         let incoming = connection::incoming(listener, tls, &connections, &metrics);
@@ -121,6 +133,9 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         workers,
         "serving"
     );
+    for exposure in exposures {
+        tracing::warn!("{exposure} (SECURITY.md)");
+    }
     Ok(Running {
         addr,
         admin_addr,
