@@ -89,7 +89,8 @@ impl Incoming {
                 return None;
             }
         };
-        let info = ConnectionInfo { accepted: clock::now(), peer, subject: None };
+        let accepted = clock::now();
+        let info = ConnectionInfo { accepted, peer, subject: None, calls: Arc::default() };
         let guest = Guest { info, place, terms: self.terms.clone() };
         if let Some(handshakes) = &mut self.handshakes {
             handshakes.begin(tcp, guest);

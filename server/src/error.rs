@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
-use tonic::Status;
+use tonic::{Code, Status};
 use vedette_proto::ACCEPTED_FRAMES_KEY;
 
 use crate::{
-    admit::CamerasFull, infer::InferError, pipeline::PipelineError, reload::FileError,
-    settings::ConfigError,
+    admit::CamerasFull, frame::CameraId, infer::InferError, pipeline::PipelineError,
+    reload::FileError, settings::ConfigError, telemetry::metrics::Refusal,
 };
 
 /// Why the server could not serve. Displays as one line that says what to change.
@@ -89,13 +89,45 @@ pub enum RefusedStream {
     BadCameraId,
     #[error("this server is shutting down; connect to another")]
     Draining,
+    #[error(
+        "this server serves only calls with a token that is valid here: send the metadata \
+         `authorization: Bearer TOKEN`, with the one that its operator has given you"
+    )]
+    Unauthenticated,
+    #[error("camera-id \"{camera}\" is not among the cameras of token \"{token}\"")]
+    ForbiddenCamera { camera: CameraId, token: String },
+    #[error("token \"{token}\" is for certain cameras; name yours in the metadata camera-id")]
+    NoCameraId { token: String },
+    #[error("all {limit} places for cameras of token \"{token}\" are taken (its max_cameras)")]
+    TokenFull { token: String, limit: usize },
+}
+
+impl RefusedStream {
+    /// The reason under which it is counted.
+    #[must_use]
+    pub fn reason(&self) -> Refusal {
+        match self {
+            Self::Full(_) => Refusal::MaxCameras,
+            Self::BadCameraId => Refusal::BadCameraId,
+            Self::Draining => Refusal::Draining,
+            Self::Unauthenticated => Refusal::Unauthenticated,
+            Self::ForbiddenCamera { .. } | Self::NoCameraId { .. } => Refusal::PermissionDenied,
+            Self::TokenFull { .. } => Refusal::TokenMaxCameras,
+        }
+    }
 }
 
 impl From<RefusedStream> for Status {
     fn from(refused: RefusedStream) -> Self {
         let text = refused.to_string();
         match refused {
-            RefusedStream::Full(_) => Self::resource_exhausted(text),
+            RefusedStream::Full(_) | RefusedStream::TokenFull { .. } => {
+                Self::resource_exhausted(text)
+            }
+            RefusedStream::Unauthenticated => Self::unauthenticated(text),
+            RefusedStream::ForbiddenCamera { .. } | RefusedStream::NoCameraId { .. } => {
+                Self::permission_denied(text)
+            }
             RefusedStream::BadCameraId => Self::invalid_argument(text),
             RefusedStream::Draining => Self::unavailable(text),
         }
@@ -109,22 +141,35 @@ pub enum Farewell {
     Draining,
     /// The stream's connection has reached its age.
     Aged,
+    /// The stream's token has expired or is not in the token file any more.
+    Revoked,
+    /// The stream's camera is not among those of its token any more.
+    Forbidden,
 }
 
 impl Farewell {
     /// The status that ends a stream after the answers to the `accepted` frames.
     #[must_use]
     pub fn status(self, accepted: u64) -> Status {
-        let why = match self {
-            Self::Draining => "this server is shutting down",
-            Self::Aged => {
+        let (code, why) = match self {
+            Self::Draining => (Code::Unavailable, "this server is shutting down"),
+            Self::Aged => (
+                Code::Unavailable,
                 "this connection has reached its age (max-connection-age-seconds), open a new stream \
-                 on a new connection"
-            }
+                 on a new connection",
+            ),
+            Self::Revoked => (
+                Code::Unauthenticated,
+                "this stream's token is not valid any more, open a new stream with another",
+            ),
+            Self::Forbidden => (
+                Code::PermissionDenied,
+                "this stream's camera is not among those of its token any more",
+            ),
         };
-        let mut status = Status::unavailable(format!(
-            "{why}; it has accepted and answered {accepted} frames of this stream"
-        ));
+        let text =
+            format!("{why}; the server has accepted and answered {accepted} frames of this stream");
+        let mut status = Status::new(code, text);
         if let Ok(accepted) = accepted.to_string().parse() {
             status.metadata_mut().insert(ACCEPTED_FRAMES_KEY, accepted);
         }
@@ -138,7 +183,7 @@ pub fn unreadable_request(status: Status) -> Status {
     match status.code() {
         // Tonic reports a message above the limit as OUT_OF_RANGE; the registry of status codes has
         // RESOURCE_EXHAUSTED for it, and every other implementation answers that.
-        tonic::Code::OutOfRange => Status::resource_exhausted(status.message()),
+        Code::OutOfRange => Status::resource_exhausted(status.message()),
         _ => status,
     }
 }

@@ -33,6 +33,12 @@ impl CameraId {
             .then(|| Self(name.to_owned()))
     }
 
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Names a stream whose client did not.
     #[must_use]
     pub fn unnamed(number: u64) -> Self {

@@ -3,7 +3,7 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -23,6 +23,7 @@ use vedette_proto::{
 
 use crate::{
     admit::{Admission, Frame, Registration},
+    auth::{Bearer, Seat, Standing},
     clock,
     config::Config,
     connection::ConnectionInfo,
@@ -32,6 +33,7 @@ use crate::{
     intake::{Arrival, FrameMemory, Intake},
     limits::{DRAIN_READ, REPLY_QUEUE_FRAMES},
     pace::{Pace, SharedPace},
+    rate::{Limiter, Quota},
     response::{Answer, Progress, Reply, StreamState, Ticket},
     schedule::CameraKey,
     telemetry::metrics::{Metrics, Refusal},
@@ -77,25 +79,38 @@ impl Ingress {
 }
 
 impl Shared {
-    fn register(&self, metadata: &MetadataMap) -> Result<Registration, RefusedStream> {
-        let named = metadata.get(CAMERA_ID_KEY);
+    /// Takes in the camera of a stream or call. With tokens, it also has a seat among those of its holder.
+    fn register(&self, call: &Call<'_>) -> Result<(Registration, Option<Seat>), RefusedStream> {
+        let named = call.metadata.get(CAMERA_ID_KEY);
         let name = named.and_then(|value| value.to_str().ok()).and_then(CameraId::parse);
-        let refused = |why: Refusal, error: RefusedStream| {
-            let times = self.metrics.refused(why);
-            if times.is_power_of_two() {
-                tracing::warn!(camera = ?named, times, "{error}");
+        let registering = || {
+            if self.drain.is_cancelled() {
+                return Err(RefusedStream::Draining);
             }
-            error
+            if named.is_some() && name.is_none() {
+                return Err(RefusedStream::BadCameraId);
+            }
+            let seat = call.bearer.map(|bearer| bearer.seat(name.as_ref())).transpose()?;
+            Ok((self.admission.register(name.clone())?, seat))
         };
-        if self.drain.is_cancelled() {
-            return Err(refused(Refusal::Draining, RefusedStream::Draining));
-        }
-        if named.is_some() && name.is_none() {
-            return Err(refused(Refusal::BadCameraId, RefusedStream::BadCameraId));
-        }
-        self.admission
-            .register(name)
-            .map_err(|full| refused(Refusal::MaxCameras, RefusedStream::Full(full)))
+        registering().inspect_err(|error: &RefusedStream| {
+            let times = self.metrics.refused(error.reason());
+            if times.is_power_of_two() {
+                let peer = call.connection.map(|connection| connection.peer);
+                tracing::warn!(camera = ?named, ?peer, times, "{error}");
+            }
+        })
+    }
+
+    /// What frames are counted against that come by a stream of its own (`calls` is `None`), or by single
+    /// calls, which are limited together.
+    fn quota(&self, call: &Call<'_>, calls: Option<&OnceLock<Arc<Limiter>>>) -> Quota {
+        let limiter = |max_fps| Arc::new(Limiter::new("max-fps", Some(max_fps)));
+        let own = self.config.net.security.max_fps.map(|max_fps| match calls {
+            Some(calls) => Arc::clone(calls.get_or_init(|| limiter(max_fps))),
+            None => limiter(max_fps),
+        });
+        Quota::new(own.into_iter().chain(call.bearer.map(Bearer::rate)))
     }
 
     /// When a stream is ended because of its connection's age.
@@ -161,6 +176,11 @@ impl Shared {
 
     /// Offers a frame, unless it is no picture at first sight. Tells whether that was of no use.
     fn admit(&self, key: CameraKey, frame: Frame) -> bool {
+        if let Err(over) = frame.ticket.check_rate(clock::now()) {
+            let answer = Answer::refusal(over.to_string(), &Progress::default());
+            frame.ticket.answer(Outcome::Overloaded, answer);
+            return true;
+        }
         match self.config.frames.limits.check(&frame.picture) {
             Ok(()) => self.admission.offer(key, frame),
             Err(error) => {
@@ -179,7 +199,10 @@ impl ObjectDetection for Ingress {
         &self,
         request: Request<Streaming<DetectRequest>>,
     ) -> Result<Response<ReplyStream>, Status> {
-        let registration = self.shared.register(request.metadata())?;
+        let call = Call::of(&request);
+        let (registration, seat) = self.shared.register(&call)?;
+        registration.stream.limit(self.shared.quota(&call, None));
+        call.log(&registration.stream.camera);
         let retire_at = self.shared.retire_at(request.extensions().get(), registration.key());
         // Bounded by places reserved before a frame is read: a client that does not read its answers
         // is not read from either, and holds up nobody else.
@@ -192,18 +215,21 @@ impl ObjectDetection for Ingress {
             key: registration.key(),
             stream: Arc::clone(&registration.stream),
             retire_at,
+            standing: seat.as_ref().map(Seat::standing),
             accepted: 0,
         };
-        tracing::debug!(camera = %registration.stream.camera, "stream opened");
         tokio::spawn(reader.run());
-        Ok(Response::new(ReplyStream { queue, _registration: registration }))
+        Ok(Response::new(ReplyStream { queue, _registration: registration, _seat: seat }))
     }
 
     async fn detect(
         &self,
         request: Request<DetectRequest>,
     ) -> Result<Response<DetectResponse>, Status> {
-        let registration = self.shared.register(request.metadata())?;
+        let call = Call::of(&request);
+        let (registration, _seat) = self.shared.register(&call)?;
+        let calls = call.connection.map(|connection| &*connection.calls);
+        registration.stream.limit(self.shared.quota(&call, calls));
         let (replies, mut queue) = mpsc::channel(1);
         let place =
             replies.try_reserve_owned().map_err(|_| Status::internal("a new queue has no room"))?;
@@ -253,6 +279,29 @@ fn intake(call: &http::Extensions) -> Arc<Intake> {
     call.get().cloned().unwrap_or_default()
 }
 
+/// What is known of a stream or call before its first frame.
+struct Call<'a> {
+    metadata: &'a MetadataMap,
+    connection: Option<&'a ConnectionInfo>,
+    /// `None`: this server asks for no tokens.
+    bearer: Option<&'a Bearer>,
+}
+
+impl<'a> Call<'a> {
+    fn of<T>(request: &'a Request<T>) -> Self {
+        let extensions = request.extensions();
+        let (connection, bearer) = (extensions.get(), extensions.get());
+        Self { metadata: request.metadata(), connection, bearer }
+    }
+
+    fn log(&self, camera: &CameraId) {
+        let peer = self.connection.map(|connection| connection.peer);
+        let certificate = self.connection.and_then(|connection| connection.subject.as_deref());
+        let token = self.bearer.map(Bearer::name);
+        tracing::debug!(%camera, ?peer, certificate, token, "stream opened");
+    }
+}
+
 /// Reads one stream's frames.
 struct Reader {
     shared: Arc<Shared>,
@@ -262,6 +311,8 @@ struct Reader {
     key: CameraKey,
     stream: Arc<StreamState>,
     retire_at: Option<Instant>,
+    /// `None`: this server asks for no tokens.
+    standing: Option<Standing>,
     accepted: u64,
 }
 
@@ -293,18 +344,26 @@ impl Reader {
                 self.finish(unreadable_request(status)).await;
             }
             End::Server(why) => {
-                self.read_what_has_arrived().await;
-                tracing::debug!(%camera, accepted = self.accepted, ?why, "ending the stream");
-                if why == Farewell::Aged {
-                    self.shared.metrics.streams_aged.increment(1);
+                match why {
+                    Farewell::Draining => self.read_what_has_arrived().await,
+                    Farewell::Aged => {
+                        self.read_what_has_arrived().await;
+                        self.shared.metrics.streams_aged.increment(1);
+                    }
+                    // Nothing more is taken of one who may not send.
+                    Farewell::Revoked | Farewell::Forbidden => {
+                        self.shared.metrics.streams_revoked.increment(1);
+                    }
                 }
+                tracing::debug!(%camera, accepted = self.accepted, ?why, "ending the stream");
                 self.finish(why.status(self.accepted)).await;
             }
         }
     }
 
     async fn read(&mut self) -> End {
-        let farewell = farewell(self.shared.drain.clone(), self.retire_at);
+        let standing = self.standing.clone();
+        let farewell = farewell(self.shared.drain.clone(), self.retire_at, standing);
         tokio::pin!(farewell);
         let mut useless = Pace::default();
         loop {
@@ -376,16 +435,27 @@ impl Reader {
 }
 
 /// Waits until the server wants to end a stream, and says why.
-async fn farewell(drain: CancellationToken, retire_at: Option<Instant>) -> Farewell {
+async fn farewell(
+    drain: CancellationToken,
+    retire_at: Option<Instant>,
+    standing: Option<Standing>,
+) -> Farewell {
     let aged = async {
         match retire_at {
             Some(at) => tokio::time::sleep_until(at.into()).await,
             None => std::future::pending().await,
         }
     };
+    let lost = async {
+        match standing {
+            Some(standing) => standing.lost().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         () = drain.cancelled() => Farewell::Draining,
         () = aged => Farewell::Aged,
+        why = lost => why,
     }
 }
 
@@ -394,6 +464,7 @@ async fn farewell(drain: CancellationToken, retire_at: Option<Instant>) -> Farew
 pub struct ReplyStream {
     queue: mpsc::Receiver<Reply>,
     _registration: Registration,
+    _seat: Option<Seat>,
 }
 
 impl Stream for ReplyStream {

@@ -6,12 +6,14 @@
 
 pub mod admin;
 pub mod admit;
+pub mod auth;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod connection;
 pub mod decode;
 pub mod error;
+pub mod exposure;
 pub mod faults;
 pub mod frame;
 pub mod infer;
@@ -24,6 +26,7 @@ pub mod pace;
 pub mod pipeline;
 pub mod postprocess;
 pub mod preprocess;
+pub mod rate;
 pub mod reload;
 pub mod response;
 pub mod schedule;

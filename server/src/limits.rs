@@ -158,6 +158,12 @@ pub const RELOAD_POLL: Duration = Duration::from_secs(2);
 /// Largest file of certificates, keys or tokens that is read, in bytes: thousands of either.
 pub const SECRET_FILE_BYTES: u64 = 1 << 20;
 
+/// Shortest secret of a token, in characters: 16 random ones of base64 are 96 bits.
+pub const MIN_TOKEN_BYTES: usize = 16;
+
+/// Longest secret of a token, in characters: room for any generator's, within the metadata of a call.
+pub const MAX_TOKEN_BYTES: usize = 512;
+
 /// Largest list of metadata of one call, in bytes as RFC 9113, section 10.5.1 counts them: names, values and
 /// 32 for each. Ours are two of at most a few hundred bytes; 16 KiB is what HTTP servers commonly take.
 pub const METADATA_BYTES: u32 = 16 * 1024;

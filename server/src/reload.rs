@@ -83,6 +83,19 @@ pub struct Content {
     pub mode: u32,
 }
 
+impl Content {
+    /// Says so when others may read a secret, or a group change it. That a group may read it is how it gets
+    /// to a server which is not root: Kubernetes mounts secrets as root's and readable for `fsGroup`, packages
+    /// make their key files 0640.
+    pub fn warn_if_open_to_others(&self) {
+        if self.mode & 0o027 != 0 {
+            let (key, file) = (self.file.key, self.file.path.display());
+            let mode = format_args!("{:o}", self.mode & 0o777);
+            tracing::warn!(key, %file, %mode, "others may read this secret; make it 0640 or less");
+        }
+    }
+}
+
 impl fmt::Debug for Content {
     /// Never what is in it: keys and tokens.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

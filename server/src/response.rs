@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -17,6 +17,7 @@ use crate::{
     clock::{self, micros_u32},
     frame::{CameraId, FrameId, Outcome, Timing},
     intake::Reservation,
+    rate::{OverRate, Quota},
     telemetry::metrics::Metrics,
 };
 
@@ -64,6 +65,8 @@ pub struct StreamState {
     pub camera: CameraId,
     gone: AtomicBool,
     taken: Notify,
+    /// What its frames are counted against; unset: nothing.
+    quota: OnceLock<Quota>,
     // A lock because workers on several threads finish frames of one stream; held for a few moves,
     // never across an await.
     order: Mutex<InOrder<Ready>>,
@@ -76,7 +79,14 @@ impl StreamState {
     #[must_use]
     pub fn new(camera: CameraId) -> Self {
         let order = Mutex::new(InOrder::default());
-        Self { camera, gone: AtomicBool::new(false), taken: Notify::new(), order }
+        let (gone, taken, quota) = (AtomicBool::new(false), Notify::new(), OnceLock::new());
+        Self { camera, gone, taken, quota, order }
+    }
+
+    /// Sets what the stream's frames are counted against, before its first one.
+    pub fn limit(&self, quota: Quota) {
+        // A stream is limited once, where it is registered.
+        let _ = self.quota.set(quota);
     }
 
     /// The client has left: nothing more can be answered.
@@ -134,6 +144,14 @@ impl Ticket {
     #[must_use]
     pub fn name(&self) -> (&CameraId, FrameId) {
         (&self.stream.camera, self.id)
+    }
+
+    /// Counts the frame against its stream's limits at `now`.
+    ///
+    /// # Errors
+    /// When it came too soon after others. The text is the answer's detail.
+    pub fn check_rate(&self, now: Instant) -> Result<(), OverRate> {
+        self.stream.quota.get().map_or(Ok(()), |quota| quota.take(now))
     }
 
     /// Whether nobody waits for the answer any more.

@@ -9,7 +9,7 @@ use std::{
 use sd_notify::NotifyState;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
-use tonic::{server::NamedService, transport::Server};
+use tonic::{server::NamedService, service::interceptor::InterceptedService, transport::Server};
 use tonic_health::{ServingStatus, server::HealthReporter};
 use vedette_proto::{
     FILE_DESCRIPTOR_SET, camera_ai::object_detection_server::ObjectDetectionServer,
@@ -18,9 +18,12 @@ use vedette_proto::{
 use crate::{
     admin,
     admit::Admission,
-    config::{Config, ConnectionConfig},
+    auth::{Gate, Holders},
+    config::{Config, ConnectionConfig, SecurityConfig},
     connection,
     error::ServeError,
+    exposure,
+    infer::ModelInfo,
     ingress::Ingress,
     intake::{FrameMemory, Metered},
     limits::{GRACE_RESERVE, METADATA_BYTES, METRICS_UPKEEP, message_bytes},
@@ -66,8 +69,9 @@ pub struct Running {
 /// With one line that says what to change.
 pub async fn start(config: Config) -> Result<Running, ServeError> {
     let metrics = Arc::new(Metrics::new());
-    let tls = config.net.security.tls.as_ref();
-    let tls = tls.map(|files| tls::load(files, &metrics)).transpose()?;
+    let SecurityConfig { tls, token_file, .. } = &config.net.security;
+    let tls = tls.as_ref().map(|files| tls::load(files, &metrics)).transpose()?;
+    let tokens = token_file.as_deref().map(|path| Holders::load(path, &metrics)).transpose()?;
     // The ports first: a port that is taken is reported before seconds of loading.
     let listener = bind("addr", config.net.addr).await?;
     let admin_listener = bind("admin_addr", config.net.admin_addr).await?;
@@ -80,21 +84,26 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
     let (health, health_service) = tonic_health::server::health_reporter();
     set_status::<Service>(&health, ServingStatus::Serving).await;
 
+    let exposures = exposure::of(&config.net, rustix::process::geteuid().is_root());
     let max_message = message_bytes(config.frames.limits.max_bytes);
     let grace = config.net.grace;
     let reloader = {
-        let tls = tls.iter().map(|tls| Arc::clone(tls) as Arc<dyn Reload>);
         let model = Arc::new(pipeline.reloader(config.clone(), Arc::clone(&metrics)));
-        Reloader::new(tls.chain([model as Arc<dyn Reload>]).collect())
+        let parts: [Option<Arc<dyn Reload>>; 3] = [
+            tls.clone().map(|tls| tls as _),
+            tokens.clone().map(|tokens| tokens as _),
+            Some(model),
+        ];
+        Reloader::new(parts.into_iter().flatten().collect())
     };
-    let stuck = Arc::new(AtomicBool::new(false));
     let supervisor = Supervisor {
         watch: Arc::clone(&pipeline.watch),
         config: config.supervision,
         health: health.clone(),
         metrics: Arc::clone(&metrics),
-        stuck: Arc::clone(&stuck),
+        stuck: Arc::new(AtomicBool::new(false)),
     };
+    let stuck = Arc::clone(&supervisor.stuck);
     let workers = config.frames.workers;
     let connections = config.net.connections;
     let reflection = config.net.reflection.then(reflection_service);
@@ -108,14 +117,18 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         Arc::clone(&memory),
         Arc::clone(&metrics),
     );
+    let gate = Gate::new(tokens, Arc::clone(&metrics));
     let serving = {
         let close = close.clone();
         let router = http2(&connections)
-            .add_service(Metered::new(
-                Service::new(ingress).max_decoding_message_size(max_message),
-                memory,
-                max_message,
-                message_time,
+            .add_service(InterceptedService::new(
+                Metered::new(
+                    Service::new(ingress).max_decoding_message_size(max_message),
+                    memory,
+                    max_message,
+                    message_time,
+                ),
+                gate,
             ))
             .add_service(health_service)
             .add_optional_service(reflection);
@@ -137,16 +150,10 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         tokio::spawn(reloader.clone().watch()),
     ];
     let supervisor = tokio::spawn(supervisor.run::<Service>());
-    let model = pipeline.model.load();
-    tracing::info!(
-        %addr,
-        %admin_addr,
-        model = model.name,
-        backend = model.backend,
-        input = format_args!("{}x{}", model.input.0, model.input.1),
-        workers,
-        "serving"
-    );
+    log_start(addr, admin_addr, &pipeline.model.load(), workers);
+    for exposure in exposures {
+        tracing::warn!("{exposure} (SECURITY.md)");
+    }
     Ok(Running {
         addr,
         admin_addr,
@@ -162,6 +169,18 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         supervisor,
         helpers,
     })
+}
+
+fn log_start(addr: SocketAddr, admin_addr: SocketAddr, model: &ModelInfo, workers: usize) {
+    tracing::info!(
+        %addr,
+        %admin_addr,
+        model = model.name,
+        backend = model.backend,
+        input = format_args!("{}x{}", model.input.0, model.input.1),
+        workers,
+        "serving"
+    );
 }
 
 /// Loads the model and starts the workers, on a thread that may take its time.

@@ -75,6 +75,7 @@ fn server_config(contents: &[Content], metrics: &Metrics) -> Result<ServerConfig
         }
     })?;
     config.alpn_protocols = vec![ALPN.to_vec()];
+    key.warn_if_open_to_others();
     if let Some(expiry) = expiry {
         tell_of(&expiry, cert, metrics);
     }

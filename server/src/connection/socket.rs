@@ -5,7 +5,7 @@ use std::{
     io::{self, IoSlice},
     net::SocketAddr,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll, ready},
     time::Instant,
 };
@@ -20,7 +20,7 @@ use tokio_util::either::Either;
 use tonic::transport::server::Connected;
 
 use super::{AgeLimit, Guest, Place, Terms};
-use crate::{limits::CLOSE_LINGER, telemetry::metrics::ConnectionRefusal};
+use crate::{limits::CLOSE_LINGER, rate::Limiter, telemetry::metrics::ConnectionRefusal};
 
 /// Bytes dropped at once from a connection that the server has closed.
 const LINGER_READ_BYTES: usize = 4096;
@@ -38,6 +38,9 @@ pub struct ConnectionInfo {
     pub peer: SocketAddr,
     /// Whom the client's certificate is for, where clients need one.
     pub subject: Option<Arc<str>>,
+    /// What frames of single calls on this connection are counted against, once there has been one: together
+    /// they are to it what one stream is.
+    pub calls: Arc<OnceLock<Arc<Limiter>>>,
 }
 
 /// Bytes in the open, or encrypted.

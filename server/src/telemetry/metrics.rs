@@ -24,6 +24,8 @@ const CAPTURE_AGE_SECONDS: &str = "vedette_capture_age_seconds";
 const STREAMS: &str = "vedette_streams";
 const STREAMS_OPENED: &str = "vedette_streams_opened_total";
 const STREAMS_AGED: &str = "vedette_streams_aged_total";
+const STREAMS_REVOKED: &str = "vedette_streams_revoked_total";
+const TOKEN_CAMERAS: &str = "vedette_token_cameras";
 const CONNECTIONS_CUT: &str = "vedette_connections_cut_total";
 const CONNECTIONS: &str = "vedette_connections";
 const CONNECTIONS_REFUSED: &str = "vedette_connections_refused_total";
@@ -80,10 +82,24 @@ pub enum Refusal {
     Draining,
     /// A message was too large to be read, which ended its stream.
     TooLarge,
+    /// Without a valid token.
+    Unauthenticated,
+    /// The camera was not among those of its token.
+    PermissionDenied,
+    /// The token's `max_cameras` was reached.
+    TokenMaxCameras,
 }
 
 impl Refusal {
-    const ALL: [Self; 4] = [Self::MaxCameras, Self::BadCameraId, Self::Draining, Self::TooLarge];
+    const ALL: [Self; 7] = [
+        Self::MaxCameras,
+        Self::BadCameraId,
+        Self::Draining,
+        Self::TooLarge,
+        Self::Unauthenticated,
+        Self::PermissionDenied,
+        Self::TokenMaxCameras,
+    ];
 
     fn label(self) -> &'static str {
         match self {
@@ -91,6 +107,9 @@ impl Refusal {
             Self::BadCameraId => "bad_camera_id",
             Self::Draining => "draining",
             Self::TooLarge => "too_large",
+            Self::Unauthenticated => "unauthenticated",
+            Self::PermissionDenied => "permission_denied",
+            Self::TokenMaxCameras => "token_max_cameras",
         }
     }
 }
@@ -145,6 +164,7 @@ pub struct Metrics {
     pub streams: Gauge,
     pub streams_opened: Counter,
     pub streams_aged: Counter,
+    pub streams_revoked: Counter,
     pub connections_cut: Counter,
     pub connections: Gauge,
     connections_refused: [(Counter, AtomicU64); ConnectionRefusal::ALL.len()],
@@ -243,6 +263,12 @@ impl Metrics {
                 "Streams ended in order because their connection had reached its age",
                 &[],
             ),
+            streams_revoked: to.counter(
+                STREAMS_REVOKED,
+                "Streams ended in order because their token had expired, was taken out of the token \
+                 file, or does not allow their camera any more",
+                &[],
+            ),
             connections_cut: to.counter(
                 CONNECTIONS_CUT,
                 "Connections cut because their peer had not left within the grace time after their age",
@@ -321,6 +347,13 @@ impl Metrics {
         let (counter, times) = &self.connections_refused[why as usize];
         counter.increment(1);
         times.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The gauge of the streams and calls of one token. One series for each of the names that the operator
+    /// has given.
+    pub fn token_cameras(&self, token: &str) -> Gauge {
+        let help = "Streams and calls served now, by the name of their token";
+        Registrar(&self.recorder).gauge(TOKEN_CAMERAS, help, &[("token", token)])
     }
 
     /// Publishes when the certificate in use expires, in seconds since the Unix epoch. The series exists only

@@ -228,8 +228,21 @@ impl Camera {
         client: &mut ObjectDetectionClient<Channel>,
         name: &str,
     ) -> Result<Self, Status> {
+        Self::open_with(client, name, None).await
+    }
+
+    /// The same, with a token.
+    pub(crate) async fn open_with(
+        client: &mut ObjectDetectionClient<Channel>,
+        name: &str,
+        token: Option<&str>,
+    ) -> Result<Self, Status> {
         let (frames, queue) = mpsc::channel(1024);
         let mut request = Request::new(ReceiverStream::new(queue));
+        if let Some(token) = token {
+            let value = format!("Bearer {token}").parse().expect("ASCII");
+            request.metadata_mut().insert("authorization", value);
+        }
         if !name.is_empty() {
             request.metadata_mut().insert(CAMERA_ID_KEY, name.parse().expect("ASCII"));
         }

@@ -2,4 +2,6 @@
 
 mod connections;
 mod pki;
+mod rates;
 mod tls;
+mod tokens;

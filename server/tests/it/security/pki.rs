@@ -1,7 +1,7 @@
 //! Authorities, certificates and the files that they are read from, made for one test.
 
 use std::{
-    fs,
+    fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
@@ -11,9 +11,9 @@ use std::{
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::{
     ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
 };
-use tokio::net::TcpStream;
+use tokio::{io::AsyncReadExt as _, net::TcpStream};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Error, Identity};
 use vedette_server::settings::Settings;
@@ -129,18 +129,42 @@ pub(crate) async fn channel(
 
 /// An encrypted connection without HTTP/2 on it.
 pub(crate) async fn raw(addr: SocketAddr, authority: &Authority) -> TlsStream<TcpStream> {
+    shake(addr, authority, None).await.expect("shakes hands")
+}
+
+/// What a client is told that is not let in. With TLS 1.3 the server's word on the client's certificate comes
+/// after the client's side of the handshake.
+pub(crate) async fn alert(addr: SocketAddr, authority: &Authority, pair: Option<&Pair>) -> String {
+    let error = match shake(addr, authority, pair).await {
+        Ok(mut stream) => stream.read_u8().await.expect_err("not in"),
+        Err(error) => error,
+    };
+    error.to_string()
+}
+
+async fn shake(
+    addr: SocketAddr,
+    authority: &Authority,
+    pair: Option<&Pair>,
+) -> io::Result<TlsStream<TcpStream>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(der(&authority.pem)).expect("an authority");
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let mut config = match pair {
+        None => builder.with_no_client_auth(),
+        Some(pair) => {
+            let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("PEM");
+            builder.with_client_auth_cert(vec![der(&pair.cert)], key).expect("a pair")
+        }
+    };
     config.alpn_protocols = vec![b"h2".to_vec()];
     let tcp = TcpStream::connect(addr).await.expect("connects");
     let name = ServerName::try_from(HOST).expect("a name");
-    TlsConnector::from(Arc::new(config)).connect(name, tcp).await.expect("shakes hands")
+    TlsConnector::from(Arc::new(config)).connect(name, tcp).await
 }
 
 /// The certificate with which the server meets a new connection.
