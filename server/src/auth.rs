@@ -289,10 +289,12 @@ impl Interceptor for Gate {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(holders) = &self.holders {
             let bearer = holders.bearer(request.metadata()).inspect_err(|error| {
-                let peer = request.extensions().get().map(|info: &ConnectionInfo| info.peer);
+                let connection = request.extensions().get();
+                let peer =
+                    connection.map(|info: &ConnectionInfo| tracing::field::display(info.peer));
                 let times = self.metrics.refused(Refusal::Unauthenticated);
                 if times.is_power_of_two() {
-                    tracing::warn!(?peer, times, "{error}");
+                    tracing::warn!(peer, times, "{error}");
                 }
             })?;
             request.extensions_mut().insert(bearer);

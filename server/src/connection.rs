@@ -19,6 +19,7 @@
 //! and memory, by saying nothing.
 
 mod age;
+mod descriptors;
 mod handshake;
 mod places;
 mod socket;
@@ -66,6 +67,7 @@ pub fn incoming(
     config: &ConnectionConfig,
     metrics: &Arc<Metrics>,
 ) -> Incoming {
+    descriptors::make_room(config.max_connections);
     let accepted = TcpIncoming::from(listener)
         .with_nodelay(Some(config.tcp_nodelay))
         .with_keepalive(Some(TCP_KEEPALIVE))
@@ -158,7 +160,8 @@ impl Terms {
     fn refused(&self, why: ConnectionRefusal, peer: Option<SocketAddr>, reason: &dyn fmt::Display) {
         let times = self.metrics.connection_refused(why);
         if times.is_power_of_two() {
-            tracing::warn!(?peer, times, "closing a new connection: {reason}");
+            let peer = peer.map(tracing::field::display);
+            tracing::warn!(peer, times, "closing a new connection: {reason}");
         }
     }
 }

@@ -96,8 +96,8 @@ impl Shared {
         registering().inspect_err(|error: &RefusedStream| {
             let times = self.metrics.refused(error.reason());
             if times.is_power_of_two() {
-                let peer = call.connection.map(|connection| connection.peer);
-                tracing::warn!(camera = ?named, ?peer, times, "{error}");
+                let peer = call.connection.map(|info| tracing::field::display(info.peer));
+                tracing::warn!(camera = ?named, peer, times, "{error}");
             }
         })
     }
@@ -295,10 +295,10 @@ impl<'a> Call<'a> {
     }
 
     fn log(&self, camera: &CameraId) {
-        let peer = self.connection.map(|connection| connection.peer);
+        let peer = self.connection.map(|info| tracing::field::display(info.peer));
         let certificate = self.connection.and_then(|connection| connection.subject.as_deref());
         let token = self.bearer.map(Bearer::name);
-        tracing::debug!(%camera, ?peer, certificate, token, "stream opened");
+        tracing::debug!(%camera, peer, certificate, token, "stream opened");
     }
 }
 

@@ -138,6 +138,10 @@ pub const MAX_CONNECTIONS: usize = 4096;
 /// (`fs.nr_open`).
 pub const MAX_MAX_CONNECTIONS: usize = 1 << 20;
 
+/// File descriptors besides those of connections: listening sockets, logs, files that are read again, the
+/// runtime's own. A server without cameras has fewer than 20 open.
+pub const OTHER_DESCRIPTORS: u64 = 128;
+
 /// Time for a new connection to speak TLS and HTTP/2 unless set: several round trips to a slow camera. One
 /// that says nothing holds a file descriptor and would do so for ever.
 pub const HANDSHAKE: Duration = Duration::from_secs(10);
