@@ -191,7 +191,10 @@ class Record:
 def checks_of(record: Record) -> list[Check]:
     """What the server has to hold, by what was seen of it."""
     rss, begin, end = record.rss(), record.begin, record.end
-    figure = "too short to say" if rss is None else f"{rss.judged:+.2f} MiB per 10 min"
+    figure = "too short to say"
+    if rss is not None:
+        judged = (record.samples[-1].at - WARM_SECONDS) / 60
+        figure = f"{rss.judged:+.2f} MiB per 10 min, over {judged:.1f} min"
     mark = f"< {GROWTH_MARK:g} MiB per 10 min after the first {WARM_SECONDS / 60:g} minutes"
     found = [Check("memory", figure, mark, rss is not None and rss.held)]
     for name in ("fds", "threads"):
