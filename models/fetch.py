@@ -222,11 +222,12 @@ def explain_pip(output: str, what: str, cache: Path, needed_bytes: int) -> str:
 
 
 def run_captured(
-    command: list[str], environment: dict[str, str]
+    command: list[str], environment: dict[str, str], folder: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command without input, its output and errors kept together."""
+    """Runs a command without input, in this folder or here, its output and errors kept together."""
     return subprocess.run(
         command,
+        cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

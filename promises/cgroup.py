@@ -7,7 +7,6 @@ import itertools
 import os
 import time
 from pathlib import Path
-from types import TracebackType
 
 from env import Env
 from promise import CannotRun
@@ -49,14 +48,8 @@ class Cgroup:
         with contextlib.suppress(FileNotFoundError):  # kernels without swap accounting
             (self.path / "memory.swap.max").write_text("0", "ascii")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.env.shared.cleanups.remove(self.remove)
-        self.remove()
+    def __exit__(self, *_: object) -> None:
+        self.env.shared.clean_up_now(self.remove)
 
     def remove(self) -> None:
         """Takes the group away once its processes have ended."""

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.managers import BaseManager
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 from cgroup import Cgroup
@@ -225,12 +225,7 @@ class Camera:
     def __enter__(self) -> Camera:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -276,12 +271,7 @@ class CameraHost:
         self._manager.start(_enter, self._where)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._manager.shutdown()
 
     def camera(self, addr: str, camera_id: str = "", options: Options = (), **named: Any) -> Any:

@@ -54,6 +54,11 @@ class Shared:
     ports: set[int] = field(default_factory=set)
     accounts: list[Account] = field(default_factory=list)
 
+    def clean_up_now(self, cleanup: Callable[[], None]) -> None:
+        """Does what was entered to be done at the end."""
+        self.cleanups.remove(cleanup)
+        cleanup()
+
 
 @dataclass(frozen=True)
 class Env:

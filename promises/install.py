@@ -45,17 +45,9 @@ Say = Callable[[str], None]
 
 def run(command: Sequence[str | Path], what: str, **extra: str) -> None:
     """Runs a step of the set-up; its output is shown only when it fails."""
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=ROOT,
-        env={**os.environ, **extra},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    import fetch
+
+    done = fetch.run_captured([str(part) for part in command], {**os.environ, **extra}, ROOT)
     if done.returncode != 0:
         raise CannotRun(f"{what} failed:\n{done.stdout[-3000:]}")
 

@@ -11,7 +11,6 @@ import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from env import Env
 from promise import CannotRun
@@ -59,14 +58,8 @@ class NetNs:
         self.exec("ip", "link", "set", "lo", "up")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.env.shared.cleanups.remove(self.remove)
-        self.remove()
+    def __exit__(self, *_: object) -> None:
+        self.env.shared.clean_up_now(self.remove)
 
     @property
     def path(self) -> Path:

@@ -26,12 +26,11 @@ use tonic::{Request, Status, metadata::MetadataMap, service::Interceptor};
 
 use crate::{
     clock,
-    connection::ConnectionInfo,
     error::{Farewell, RefusedStream},
     frame::CameraId,
     rate::Limiter,
     reload::{FileError, Named, Reload, Watched},
-    telemetry::metrics::{Metrics, Refusal},
+    telemetry::metrics::Metrics,
 };
 use file::Tokens;
 
@@ -289,13 +288,7 @@ impl Interceptor for Gate {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(holders) = &self.holders {
             let bearer = holders.bearer(request.metadata()).inspect_err(|error| {
-                let connection = request.extensions().get();
-                let peer =
-                    connection.map(|info: &ConnectionInfo| tracing::field::display(info.peer));
-                let times = self.metrics.refused(Refusal::Unauthenticated);
-                if times.is_power_of_two() {
-                    tracing::warn!(peer, times, "{error}");
-                }
+                error.note(&self.metrics, request.extensions().get(), None);
             })?;
             request.extensions_mut().insert(bearer);
         }

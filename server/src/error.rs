@@ -1,13 +1,19 @@
 //! The one place that maps errors to exit codes, and refusals to gRPC status.
 
-use std::net::SocketAddr;
+use std::{fmt, net::SocketAddr};
 
 use tonic::{Code, Status};
 use vedette_proto::ACCEPTED_FRAMES_KEY;
 
 use crate::{
-    admit::CamerasFull, frame::CameraId, infer::InferError, pipeline::PipelineError,
-    reload::FileError, settings::ConfigError, telemetry::metrics::Refusal,
+    admit::CamerasFull,
+    connection::ConnectionInfo,
+    frame::CameraId,
+    infer::InferError,
+    pipeline::PipelineError,
+    reload::FileError,
+    settings::ConfigError,
+    telemetry::metrics::{Metrics, Refusal},
 };
 
 /// Why the server could not serve. Displays as one line that says what to change.
@@ -113,6 +119,22 @@ impl RefusedStream {
             Self::Unauthenticated => Refusal::Unauthenticated,
             Self::ForbiddenCamera { .. } | Self::NoCameraId { .. } => Refusal::PermissionDenied,
             Self::TokenFull { .. } => Refusal::TokenMaxCameras,
+        }
+    }
+
+    /// Counts the refusal and says so, ever more rarely. `camera` is what the call names as its camera, if
+    /// that was looked at.
+    pub fn note(
+        &self,
+        metrics: &Metrics,
+        connection: Option<&ConnectionInfo>,
+        camera: Option<&dyn fmt::Debug>,
+    ) {
+        let times = metrics.refused(self.reason());
+        if times.is_power_of_two() {
+            let peer = connection.map(|info| tracing::field::display(info.peer));
+            let camera = camera.map(tracing::field::debug);
+            tracing::warn!(camera, peer, times, "{self}");
         }
     }
 }

@@ -157,6 +157,12 @@ pub enum RawFormat {
     Yuyv,
 }
 
+impl RawFormat {
+    /// Every format, in the contract's order.
+    pub const ALL: [Self; 6] =
+        [Self::Rgb24, Self::Bgr24, Self::Gray8, Self::Nv12, Self::I420, Self::Yuyv];
+}
+
 impl fmt::Display for RawFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -94,11 +94,7 @@ impl Shared {
             Ok((self.admission.register(name.clone())?, seat))
         };
         registering().inspect_err(|error: &RefusedStream| {
-            let times = self.metrics.refused(error.reason());
-            if times.is_power_of_two() {
-                let peer = call.connection.map(|info| tracing::field::display(info.peer));
-                tracing::warn!(camera = ?named, peer, times, "{error}");
-            }
+            error.note(&self.metrics, call.connection, Some(&named));
         })
     }
 
@@ -156,7 +152,7 @@ impl Shared {
             }
             Arrival::Whole(memory) => {
                 frame.ticket.hold(memory);
-                if self.admit(key, frame) { Use::None(None) } else { Use::Waits }
+                self.admit(key, frame)
             }
             Arrival::Shed(bytes) => {
                 let mut shedding = self.shedding.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,20 +170,19 @@ impl Shared {
         }
     }
 
-    /// Offers a frame, unless it is no picture at first sight. Tells whether that was of no use.
-    fn admit(&self, key: CameraKey, frame: Frame) -> bool {
+    /// Offers a frame, unless it came too soon or is no picture at first sight.
+    fn admit(&self, key: CameraKey, frame: Frame) -> Use {
         if let Err(over) = frame.ticket.check_rate(clock::now()) {
             let answer = Answer::refusal(over.to_string(), &Progress::default());
             frame.ticket.answer(Outcome::Overloaded, answer);
-            return true;
+            return Use::None(None);
         }
-        match self.config.frames.limits.check(&frame.picture) {
-            Ok(()) => self.admission.offer(key, frame),
-            Err(error) => {
-                refuse(frame.ticket, &error, &Progress::default(), &self.metrics);
-                true
-            }
+        if let Err(error) = self.config.frames.limits.check(&frame.picture) {
+            refuse(frame.ticket, &error, &Progress::default(), &self.metrics);
+            return Use::None(None);
         }
+        let replaced = self.admission.offer(key, frame);
+        if replaced { Use::None(None) } else { Use::Waits }
     }
 }
 
@@ -203,7 +198,7 @@ impl ObjectDetection for Ingress {
         let (registration, seat) = self.shared.register(&call)?;
         registration.stream.limit(self.shared.quota(&call, None));
         call.log(&registration.stream.camera);
-        let retire_at = self.shared.retire_at(request.extensions().get(), registration.key());
+        let retire_at = self.shared.retire_at(call.connection, registration.key());
         // Bounded by places reserved before a frame is read: a client that does not read its answers
         // is not read from either, and holds up nobody else.
         let (replies, queue) = mpsc::channel(self.shared.reply_queue);

@@ -37,8 +37,9 @@ impl SharedPace {
         let begins = self.free.map_or(now, |free| free.max(now));
         let free = begins + cost.mul_f64(1.0 / READ_SHARE - 1.0);
         // One stream after the other, but none for so long that its camera seems dead.
-        self.free = Some(free.min(now + LONGEST_SHED_PAUSE));
-        free.min(now + LONGEST_SHED_PAUSE).saturating_duration_since(now)
+        let free = free.min(now + LONGEST_SHED_PAUSE);
+        self.free = Some(free);
+        free.saturating_duration_since(now)
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn check_file(data: &[u8], limits: FrameLimits) {
 /// A raw frame: format (u8), width, height, stride (u32 each), then its bytes.
 pub(crate) fn check_raw(data: &[u8]) {
     let mut numbers = Numbers::new(data);
-    let format = FORMATS[usize::from(numbers.u8()) % FORMATS.len()];
+    let format = RawFormat::ALL[usize::from(numbers.u8()) % RawFormat::ALL.len()];
     let (width, height, stride) = (numbers.u32(), numbers.u32(), numbers.u32());
     let spec = RawSpec { format, width, height, stride };
     let bytes = numbers.rest();
@@ -61,15 +61,6 @@ pub(crate) fn check_raw(data: &[u8]) {
         check_raw_frame(spec, exact);
     }
 }
-
-const FORMATS: [RawFormat; 6] = [
-    RawFormat::Rgb24,
-    RawFormat::Bgr24,
-    RawFormat::Gray8,
-    RawFormat::Nv12,
-    RawFormat::I420,
-    RawFormat::Yuyv,
-];
 
 fn check_raw_frame(spec: RawSpec, data: Vec<u8>) {
     let bytes = data.len() as u128;

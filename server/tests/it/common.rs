@@ -50,6 +50,20 @@ pub(crate) fn bytes(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// All Rust source below a folder, one file after the other.
+pub(crate) fn source(folder: &Path) -> String {
+    let mut all = String::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            all += &source(&path);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            all += &std::fs::read_to_string(&path).expect("reads");
+        }
+    }
+    all
+}
+
 /// A file that the set-up fetches.
 pub(crate) fn fetched(name: &str) -> PathBuf {
     let path = repository().join("models/cache").join(name);

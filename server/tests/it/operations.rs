@@ -1,8 +1,8 @@
 //! The operations page quotes the server: its words must be those of the source.
 
-use std::{fs, path::Path};
+use std::fs;
 
-use crate::common::repository;
+use crate::common::{repository, source};
 
 /// A quotation with a placeholder `<name>` for what varies, or a format string with `{name}`, as the
 /// pieces of text between those.
@@ -23,17 +23,8 @@ fn pieces(text: &str, open: char, close: char) -> Vec<String> {
     pieces
 }
 
-/// All Rust source below a folder, with string literals that go on on the next line made whole.
-fn source(folder: &Path) -> String {
-    let mut text = String::new();
-    for entry in fs::read_dir(folder).expect("a folder").flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            text += &source(&path);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            text += &fs::read_to_string(&path).expect("source");
-        }
-    }
+/// Rust source with string literals that go on on the next line made whole.
+fn joined(text: &str) -> String {
     let mut whole = String::new();
     for line in text.lines() {
         match whole.strip_suffix('\\') {
@@ -56,7 +47,7 @@ fn quotations(page: &str) -> Vec<String> {
 #[test]
 fn every_quotation_is_in_the_source() {
     let page = fs::read_to_string(repository().join("docs/operations.md")).expect("the page");
-    let source = source(&repository().join("server/src"));
+    let source = joined(&source(&repository().join("server/src")));
     let messages = &page[page.find("## When it does not start").expect("the tables")..];
     let messages = &messages[..messages.find("## What to alert on").expect("the tables' end")];
     let quotations = quotations(messages);

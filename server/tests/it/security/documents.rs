@@ -1,10 +1,13 @@
 //! What SECURITY.md and the threat model say is so.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use vedette_server::{auth::Holders, telemetry::metrics::Metrics};
 
-use crate::{common::repository, lifecycle::command};
+use crate::{
+    common::{repository, source},
+    lifecycle::command,
+};
 
 fn text(name: &str) -> String {
     fs::read_to_string(repository().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -16,24 +19,10 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     prose.flat_map(|prose| prose.split('`').skip(1).step_by(2))
 }
 
-/// The sources below a folder, one after the other.
-fn sources(folder: &Path) -> String {
-    let mut all = String::new();
-    for entry in fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            all += &sources(&path);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            all += &fs::read_to_string(&path).expect("reads");
-        }
-    }
-    all
-}
-
 #[test]
 fn every_test_of_the_threat_model_exists() {
     let server = repository().join("server");
-    let sources = sources(&server.join("src")) + &sources(&server.join("tests/it"));
+    let sources = source(&server.join("src")) + &source(&server.join("tests/it"));
     let model = text("docs/threat-model.md");
     // Names of tests are sentences; nothing else in the table has so many words.
     let named: Vec<_> = quoted(&model).filter(|name| name.matches('_').count() >= 3).collect();
