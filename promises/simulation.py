@@ -41,7 +41,7 @@ def mutations(env: Env) -> list[dict[str, Any]]:
     done = env.run(command, CHECK_SECONDS, cwd=env.root)
     if not report.exists():
         raise CannotRun(f"{CHECK}: {(done.stderr or done.stdout).strip()[-300:]}")
-    found: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))["mutations"]
+    found: list[dict[str, Any]] = json.loads(report.read_text(encoding="utf-8"))["bugs"]
     return found
 
 
@@ -60,8 +60,8 @@ def simulated_core(env: Env) -> Finding:
     """
     count, events, took, held = seeds(env)
     broken = mutations(env)
-    missed = [m["name"] for m in broken if not m["caught"]]
-    unnamed = [m["name"] for m in broken if m["caught"] and m.get("seed") is None]
+    missed = [bug["bug"] for bug in broken if not bug["found"]]
+    unnamed = [bug["bug"] for bug in broken if bug["found"] and bug["seed"] is None]
     figure = (
         f"{count} seeds, {events} events in {took:.0f} s; {len(broken) - len(missed)} of "
         f"{len(broken)} mutations found"

@@ -3,6 +3,7 @@
 
 use std::{collections::VecDeque, mem::replace, time::Duration};
 
+use vedette_proto::camera_ai as pb;
 use vedette_server::frame::{FrameId, Outcome};
 
 use crate::{
@@ -294,15 +295,27 @@ impl Ledger {
     }
 
     /// An answer has come out of a stream.
-    pub(crate) fn deliver(&mut self, number: usize, frame: u64, at: Duration) -> Checked<Outcome> {
+    pub(crate) fn deliver(
+        &mut self,
+        number: usize,
+        frame: u64,
+        said: pb::Outcome,
+        at: Duration,
+    ) -> Checked<Outcome> {
         let Some(record) = self.frames.get_mut(frame as usize) else {
             return broken(Rule::OneOutcome, format!("an answer to frame {frame}, never read"));
         };
-        let Some((outcome, _)) = record.outcome else {
-            return broken(
-                Rule::OneOutcome,
-                format!("frame {frame} is answered and still in hand"),
-            );
+        let ended = record.outcome.map(|(outcome, _)| outcome);
+        let superseded = [Some(said), ended.map(Outcome::to_wire)];
+        let superseded = superseded.map(|outcome| outcome == Some(pb::Outcome::Superseded));
+        if superseded[0] != superseded[1] {
+            // Of two frames of which one replaced the other, the wrong one was answered.
+            let text = format!("frame {frame} was answered {said:?}, by the books it is {ended:?}");
+            return broken(Rule::NewestWins, text);
+        }
+        let Some(outcome) = ended.filter(|ended| ended.to_wire() == said) else {
+            let text = format!("frame {frame} was answered {said:?}, by the books it is {ended:?}");
+            return broken(Rule::OneOutcome, text);
         };
         if record.stream != number {
             let text = format!("frame {frame} of stream {} came from {number}", record.stream);
@@ -380,9 +393,12 @@ impl Ledger {
             return broken(Rule::ReplyPlaces, text);
         }
         let held_back = stream.turns.iter().filter(|(_, ended)| *ended).count();
-        let due = stream.undelivered - stream.unsettled - held_back;
-        if stream.reads == Reads::AtOnce && due > 0 {
-            let text = format!("{due} answers of stream {number} are due and do not come");
+        let to_come = stream.unsettled + held_back;
+        if stream.reads == Reads::AtOnce && stream.undelivered != to_come {
+            let text = format!(
+                "{} answers of stream {number} have not come, and only {to_come} must wait",
+                stream.undelivered
+            );
             return broken(Rule::AnswerOrder, text);
         }
         if doing == Doing::Released {

@@ -3,15 +3,17 @@
 //! whatever goes wrong in a run goes wrong again:
 //!
 //! ```text
-//! VEDETTE_SIM_SEED=123 cargo test -p vedette-server --test simulation seeds
-//! VEDETTE_SIM_FIRST=1000 VEDETTE_SIM_SEEDS=100000 cargo test -p vedette-server --test simulation seeds
+//! VEDETTE_SIM_SEED=123 cargo test -p vedette-server --test simulation seeds::seeds
+//! VEDETTE_SIM_FIRST=1000 VEDETTE_SIM_SEEDS=100000 \
+//!     cargo test -p vedette-server --test simulation seeds::seeds
 //! ```
 //!
 //! - `plan.rs` draws a run: fleet, costs, troubles, shutdown
 //! - `executor.rs` runs tasks in simulated time, in an order that the seed draws
 //! - `streams.rs`, `workers.rs`, `drain.rs` are the server around its core, `clients.rs` is the world
 //!   outside
-//! - `ledger.rs` and `reading.rs` keep books beside the server and hold every entry against the rules of `rules.rs`
+//! - `ledger.rs` and `reading.rs` keep books beside the server and hold every entry against the rules of
+//!   `rules.rs`
 //! - `seeds.rs` runs a thousand seeds, which must get into all of `situations.rs`; `scenarios.rs` runs
 //!   plans with exact figures
 //!

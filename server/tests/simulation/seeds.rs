@@ -36,7 +36,7 @@ fn try_seed(seed: u64) -> Result<(u64, Seen), String> {
     let mut report = format!("simulation: seed {seed}: {failure}\n");
     let _ = writeln!(
         report,
-        "replay: VEDETTE_SIM_SEED={seed} cargo test -p vedette-server --test simulation seeds"
+        "replay: VEDETTE_SIM_SEED={seed} cargo test -p vedette-server --test simulation seeds::seeds"
     );
     let _ = writeln!(
         report,
