@@ -36,7 +36,7 @@ fmt: ## Check formatting
 
 lint: ## Clippy with warnings as errors, shell and Python syntax
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	bash -n deploy/demo.sh .ci/run
+	for script in deploy/demo.sh .ci/run fuzz/rustc.sh; do bash -n $$script || exit 1; done
 	$(PYTHON) -m compileall -q models/*.py benches/accuracy benches/peers server/tests/reference \
 	    server/tests/mutations client-sim/tests/browser promises fuzz/*.py
 

@@ -21,12 +21,15 @@ CARGO_FUZZ = "0.13.2"
 # runtime answers (ABI version 8), and src/hooks.c makes GCC's coverage known to libFuzzer.
 C_FLAGS = "-fsanitize=address -fsanitize-coverage=trace-pc,trace-cmp -fno-omit-frame-pointer"
 
+# The crate by which cargo asks rustc what it sets with the flags given.
+PROBE = "___"
+
 # Crates whose branches libFuzzer counts and whose memory the sanitizer watches: what an input passes
 # through. After a change here, remove target/fuzz: cargo does not know of this list.
-INSTRUMENTED = """
+INSTRUMENTED = f"""
     config decode model raw request vedette_fuzz vedette_proto vedette_server
     bytes figment fdeflate flate2 image image_webp memchr miniz_oxide png prost serde serde_json
-    serde_core toml toml_datetime toml_edit tracing_subscriber winnow ___
+    serde_core toml toml_datetime toml_edit tracing_subscriber winnow {PROBE}
 """
 
 # Its build also links programs, which need the hooks too.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What cargo runs as `rustc.sh rustc ...` while it builds the fuzz targets: takes the instrumentation out
-# of crates that are linked but never run, or whose branches say nothing. That halves the time of a build.
+# of crates that are linked but never run, or whose branches say nothing.
 # INSTRUMENTED holds the names of all others (build.py).
 
 rustc=$1

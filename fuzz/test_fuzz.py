@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ import pictures  # noqa: E402
 import run  # noqa: E402
 import seed  # noqa: E402
 import targets  # noqa: E402
-from build import CannotRun  # noqa: E402
+from build import INSTRUMENTED, PROBE, CannotRun  # noqa: E402
 
 PASSED_LOG = """\
 INFO: Seed: 1
@@ -109,6 +110,36 @@ class Targets(unittest.TestCase):
             stranger.write_bytes(b"")
             with self.assertRaises(CannotRun):
                 targets.of_input(stranger)
+
+
+class Instrumentation(unittest.TestCase):
+    # What cargo-fuzz has every crate built with, and what any crate is built with.
+    COVERAGE = (
+        "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Zsanitizer=address "
+        "-Ccodegen-units=1"
+    ).split()
+    PLAIN = ["--edition=2024", "-Copt-level=3", "--cfg", "fuzzing", "src/a b.rs"]
+
+    def built_with(self, crate: str) -> list[str]:
+        """The arguments that rustc gets."""
+        show = [sys.executable, "-c", "import json, sys; print(json.dumps(sys.argv[1:]))"]
+        command = [str(HERE / "rustc.sh"), *show, "--crate-name", crate, *self.COVERAGE, *self.PLAIN]
+        environment = {"INSTRUMENTED": " ".join(INSTRUMENTED.split())}
+        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        arguments: list[str] = json.loads(done.stdout)
+        return arguments[arguments.index(crate) + 1 :]
+
+    def test_what_inputs_pass_through_is_instrumented_and_nothing_else(self) -> None:
+        for crate in "vedette_server", "png", "decode":
+            self.assertEqual(self.built_with(crate), self.COVERAGE + self.PLAIN)
+        for crate in "h2", "image_web", "ng":
+            self.assertEqual(self.built_with(crate), self.PLAIN)
+
+    def test_every_instrumented_crate_is_linked(self) -> None:
+        locked = tomllib.loads((HERE / "Cargo.lock").read_text())["package"]
+        known = {package["name"].replace("-", "_") for package in locked}
+        known |= {target.name for target in targets.TARGETS} | {PROBE}
+        self.assertEqual(set(INSTRUMENTED.split()) - known, set())
 
 
 class Seeds(unittest.TestCase):

@@ -9,7 +9,9 @@ use super::{
     error::image_error,
     jpeg_markers,
     planes::Turn,
+    png,
     sniff::{Encoded, sniff},
+    webp,
 };
 use crate::{
     frame::{Layout, Picture},
@@ -97,15 +99,20 @@ pub(super) fn open(
     format: ImageFormat,
     limits: FrameLimits,
 ) -> Result<impl ImageDecoder, DecodeError> {
-    // A PNG's size stands at a fixed place. Read first, it bounds what the file's other parts, such as
-    // a compressed colour profile, may make the decoder allocate.
-    let pixels = match png_size(data, format) {
-        Some((width, height)) => {
-            limits.check_pixels(width, height)?;
-            u64::from(width) * u64::from(height)
+    let mut pixels = limits.max_pixels;
+    match format {
+        ImageFormat::Png => {
+            // Read first, the size bounds what the file's other parts, such as a compressed colour
+            // profile, may make the decoder allocate.
+            if let Some((width, height)) = png::size(data) {
+                limits.check_pixels(width, height)?;
+                pixels = u64::from(width) * u64::from(height);
+            }
+            png::check_palette(data)?;
         }
-        None => limits.max_pixels,
-    };
+        ImageFormat::WebP => webp::check(data)?,
+        _ => {}
+    }
     let mut bounds = image::Limits::no_limits();
     let bytes = pixels.saturating_mul(DECODE_ALLOC_BYTES_PER_PIXEL);
     bounds.max_alloc = Some(bytes.saturating_add(DECODE_ALLOC_BYTES));
@@ -117,13 +124,4 @@ pub(super) fn open(
     // `into_decoder` leaves the allocation limit off for some formats.
     decoder.set_limits(bounds).map_err(|error| image_error(&error))?;
     Ok(decoder)
-}
-
-/// Width and height out of a PNG's first chunk (PNG specification, 11.2.1).
-fn png_size(data: &[u8], format: ImageFormat) -> Option<(u32, u32)> {
-    if format != ImageFormat::Png || data.get(12..16) != Some(b"IHDR") {
-        return None;
-    }
-    let number = |at: usize| Some(u32::from_be_bytes(data.get(at..at + 4)?.try_into().ok()?));
-    Some((number(16)?, number(20)?))
 }

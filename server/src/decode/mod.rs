@@ -8,8 +8,10 @@ mod header;
 mod jpeg;
 mod jpeg_markers;
 mod planes;
+mod png;
 mod raw;
 mod sniff;
+mod webp;
 
 use image::{DynamicImage, ImageDecoder, ImageFormat, metadata::Orientation};
 use serde::{Deserialize, Serialize};
