@@ -12,10 +12,23 @@ use axum::{
     response::IntoResponse,
     routing::get,
 };
-use tokio::net::TcpListener;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::{admit::Admission, telemetry::metrics::Metrics};
+use crate::{
+    admit::Admission,
+    limits::{ACCEPT_PAUSE, ADMIN_CONNECTIONS, ADMIN_IDLE},
+    telemetry::metrics::Metrics,
+};
 
 /// Content type of Prometheus' text format, version 0.0.4.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -43,8 +56,36 @@ pub async fn serve(
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .with_state(Admin { admission, metrics, drain, stuck });
-    if let Err(error) = axum::serve(listener, router).await {
-        tracing::error!(%error, "the admin port failed");
+    // Bounded in number and in time, unlike with axum's own loop: whoever may connect here must not take the
+    // descriptors that cameras need. All of them end when this does.
+    let places = Arc::new(Semaphore::new(ADMIN_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        while connections.try_join_next().is_some() {}
+        let Some(socket) = accept(&listener).await else { continue };
+        let serving = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(ADMIN_IDLE)
+            .serve_connection(TokioIo::new(socket), TowerToHyperService::new(router.clone()));
+        connections.spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::debug!(%error, "a connection to the admin port ended");
+            }
+            drop(place);
+        });
+    }
+}
+
+/// The next connection; none when there was an error, after a moment's rest.
+async fn accept(listener: &TcpListener) -> Option<TcpStream> {
+    match listener.accept().await {
+        Ok((socket, _)) => Some(socket),
+        Err(error) => {
+            tracing::warn!(%error, "cannot accept a connection to the admin port");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            None
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     decode::{FrameLimits, JpegDecode},
     faults::Faults,
     limits::{
-        MAX_CONNECTION_AGE_SECONDS, MAX_FRAME_BYTES, MAX_IO_THREADS, MAX_KEEPALIVE_SECONDS,
+        FPS, MAX_CONNECTION_AGE_SECONDS, MAX_FRAME_BYTES, MAX_IO_THREADS, MAX_KEEPALIVE_SECONDS,
         MAX_MAX_CONNECTIONS, MAX_STREAMS_PER_CONNECTION, MAX_STUCK_SECONDS, MAX_WINDOW_BYTES,
         MIN_FRAME_BYTES, MIN_WINDOW_BYTES, message_bytes,
     },
@@ -146,8 +146,6 @@ const MAX_MAX_FRAME_BYTES: usize = 1 << 30;
 const MAX_WORKERS: usize = 1024;
 /// Largest `batch`: each worker holds tensors for as many pictures.
 const MAX_BATCH: usize = 64;
-/// Largest `max-fps`: more than a stream of empty frames can carry.
-const MAX_MAX_FPS: f64 = 1e6;
 /// Most cameras: bounds the hand-off queue.
 const MAX_MAX_CAMERAS: usize = 100_000;
 
@@ -288,12 +286,11 @@ fn security(s: &Settings) -> Result<SecurityConfig, ConfigError> {
         }
         (None, None) => None,
     };
-    let max_fps = within("max_fps", s.max_fps, 0.0..=MAX_MAX_FPS)?;
-    Ok(SecurityConfig {
-        tls,
-        token_file: s.token_file.clone(),
-        max_fps: (max_fps > 0.0).then_some(max_fps),
-    })
+    let max_fps = match given("max_fps", s.max_fps)? {
+        0.0 => None,
+        some => Some(within("max_fps", Some(some), FPS)?),
+    };
+    Ok(SecurityConfig { tls, token_file: s.token_file.clone(), max_fps })
 }
 
 #[cfg(feature = "faults")]
@@ -360,6 +357,8 @@ mod tests {
             (Settings { message_seconds: Some(0), ..none() }, "message_seconds"),
             (Settings { frame_memory_bytes: Some(1 << 20), ..none() }, "frame_memory_bytes"),
             (Settings { max_fps: Some(-1.0), ..none() }, "max_fps"),
+            (Settings { max_fps: Some(1e-20), ..none() }, "max_fps"),
+            (Settings { max_fps: Some(f64::NAN), ..none() }, "max_fps"),
             (Settings { tls_cert: Some("cert.pem".into()), ..none() }, "tls_key"),
             (Settings { tls_key: Some("key.pem".into()), ..none() }, "tls_cert"),
             (Settings { tls_client_ca: Some("ca.pem".into()), ..none() }, "tls_client_ca"),

@@ -92,7 +92,13 @@ impl Incoming {
             }
         };
         let accepted = clock::now();
-        let info = ConnectionInfo { accepted, peer, subject: None, calls: Arc::default() };
+        let info = ConnectionInfo {
+            accepted,
+            peer,
+            subject: None,
+            calls: Arc::default(),
+            useless_calls: Arc::default(),
+        };
         let guest = Guest { info, place, terms: self.terms.clone() };
         if let Some(handshakes) = &mut self.handshakes {
             handshakes.begin(tcp, guest);

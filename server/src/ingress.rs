@@ -230,7 +230,17 @@ impl ObjectDetection for Ingress {
             replies.try_reserve_owned().map_err(|_| Status::internal("a new queue has no room"))?;
         let arrival = intake(request.extensions()).arrived();
         let camera = (registration.key(), &registration.stream);
-        self.shared.accept(request.into_inner(), arrival, place, camera);
+        let useless = call.connection.map(|connection| Arc::clone(&connection.useless_calls));
+        let request = request.into_inner();
+        let bytes = request.image_data.len();
+        if let Use::None(pause) = self.shared.accept(request, arrival, place, camera) {
+            let pause = pause.or_else(|| {
+                let useless = useless?;
+                let mut useless = useless.lock().unwrap_or_else(PoisonError::into_inner);
+                Some(useless.pause_after(bytes as u64, clock::now()))
+            });
+            tokio::time::sleep(pause.unwrap_or_default()).await;
+        }
         let reply = queue.recv().await.ok_or_else(|| Status::internal("the frame was lost"))?;
         reply.map(Response::new)
     }

@@ -55,6 +55,24 @@ pub const FRAME_MEMORY_DIVISOR: u64 = 4;
 /// keeping count of them.
 pub const UNMETERED_BYTES: u32 = 1024;
 
+/// Least and most frames per second that may be set as a limit: about one a day, and more than a stream of
+/// empty frames can carry.
+pub const FPS: std::ops::RangeInclusive<f64> = 1e-5..=1e6;
+
+/// Connections to the operators' port: scrapers, probes and people. They take file descriptors that cameras
+/// need as well.
+pub const ADMIN_CONNECTIONS: usize = 64;
+
+/// Time that such a connection may take to ask, and may stay open without asking.
+pub const ADMIN_IDLE: Duration = Duration::from_mins(1);
+
+/// Largest message to services that ask for no token: the name of a service or of a symbol.
+pub const STRANGERS_MESSAGE_BYTES: usize = 1024;
+
+/// Room that a message takes beyond what of it is here: most frames take all of theirs at once, and whoever
+/// announces much and sends nothing holds no more than this.
+pub const RESERVED_AT_ONCE: u32 = 64 << 10;
+
 /// Time for one message from its first byte to its last, unless set: a frame of 4 MB over 1 Mbit/s. What
 /// has arrived of a message occupies memory until the rest comes, so there must be an end.
 pub const MESSAGE_TIME: Duration = Duration::from_secs(30);

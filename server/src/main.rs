@@ -2,7 +2,6 @@
 
 use std::{
     io::{Write, stdout},
-    process::ExitCode,
     time::Duration,
 };
 
@@ -26,23 +25,21 @@ const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(100);
 const SIGNAL_ECHO: Duration = Duration::from_secs(1);
 
 /// Exit code of a shutdown cut short by a second signal: 128 + SIGTERM.
-const EXIT_CUT_SHORT: i32 = 143;
+const EXIT_CUT_SHORT: u8 = 143;
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
+fn main() {
+    let code = run().map_or_else(
+        |error| {
             eprintln!("vedette-server: {error}");
-            if matches!(error, ServeError::Stuck { .. }) {
-                end_without_waiting(error.exit_code());
-            }
-            ExitCode::from(error.exit_code())
-        }
-    }
+            error.exit_code()
+        },
+        |()| 0,
+    );
+    end_without_waiting(code)
 }
 
-/// Ends the process although a thread hangs: an orderly end runs the destructors of libraries that the
-/// thread is in the middle of, and may wait for it.
+/// Ends the process although threads may hang, in a network or while one is loaded: an orderly end runs the
+/// destructors of libraries that they are in the middle of, and may wait for them.
 fn end_without_waiting(code: u8) -> ! {
     // SAFETY: takes a number and does not return; nothing is left to be flushed, since stderr is not
     // buffered and stdout was flushed after its only line.
@@ -53,7 +50,8 @@ fn run() -> Result<(), ServeError> {
     let config = match cli::parse(std::env::args_os())? {
         Command::Print(text) => {
             // Nobody reads on: `--help | head`.
-            let _ = stdout().write_all(text.as_bytes());
+            let mut stdout = stdout().lock();
+            let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
             return Ok(());
         }
         Command::Serve(settings) => settings.check()?,
@@ -107,7 +105,7 @@ async fn serve_until_signal(config: Config) -> Result<(), ServeError> {
         };
         let _ = tokio::time::timeout(SIGNAL_ECHO, echo).await;
         next_signal().await;
-        std::process::exit(EXIT_CUT_SHORT);
+        end_without_waiting(EXIT_CUT_SHORT);
     });
     running
         .run_until(async {

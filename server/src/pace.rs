@@ -22,8 +22,9 @@ impl Pace {
     }
 }
 
-/// The same for frames that are dropped for want of memory, of all streams together: dropping helps nobody, and
-/// a hundred streams that may each take a tenth of a core for it leave none for the frames that have room.
+/// The same for what is read side by side: the single calls of a connection, and frames of all streams together
+/// that are dropped for want of memory. Dropping helps nobody, and a hundred streams that may each take a tenth
+/// of a core for it leave none for the frames that have room.
 #[derive(Debug, Default)]
 pub struct SharedPace {
     /// When all that was dropped so far has been waited for.
@@ -31,7 +32,8 @@ pub struct SharedPace {
 }
 
 impl SharedPace {
-    /// Takes note of a dropped frame of so many bytes. Returns how long its stream is not read from `now` on.
+    /// Takes note of a useless frame of so many bytes. Returns how long its stream is not read, or its call not
+    /// answered, from `now` on.
     pub fn pause_after(&mut self, bytes: u64, now: Instant) -> Duration {
         let cost = READ_COST + Duration::from_secs_f64(bytes as f64 / READ_BYTES_PER_SECOND);
         let begins = self.free.map_or(now, |free| free.max(now));

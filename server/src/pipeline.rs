@@ -134,26 +134,28 @@ impl Pipeline {
 /// Engines with another model, for workers to change to between two frames.
 #[derive(Default)]
 struct NextEngines {
-    /// Grows with each change.
+    /// Grows with each change. Written under the lock, so that it tells which engines are there; read
+    /// without, before each frame.
     change: AtomicU64,
     // A lock because engines are made on one thread and fetched by others: once per worker and change.
     engines: Mutex<Vec<Engine>>,
 }
 
 impl NextEngines {
-    fn put(&self, engines: Vec<Engine>) {
-        *self.engines.lock().unwrap_or_else(PoisonError::into_inner) = engines;
+    fn put(&self, new: Vec<Engine>) {
+        let mut engines = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
+        *engines = new;
         self.change.fetch_add(1, Ordering::Release);
     }
 
     /// The engine to change to, if there was a change since the one that the worker has seen.
     fn fetch(&self, seen: &mut u64) -> Option<Engine> {
-        let change = self.change.load(Ordering::Acquire);
-        if change == *seen {
+        if self.change.load(Ordering::Acquire) == *seen {
             return None;
         }
-        *seen = change;
-        self.engines.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        let mut engines = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen = self.change.load(Ordering::Acquire);
+        engines.pop()
     }
 }
 

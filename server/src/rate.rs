@@ -65,9 +65,12 @@ impl Limiter {
         Self { whose: whose.into(), state: Mutex::new(state) }
     }
 
-    /// Changes the rate from now on.
+    /// Changes the rate from now on. What was taken at another rate is forgotten: it may stand for hours.
     pub fn set(&self, per_second: Option<f64>) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).per_second = per_second;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.per_second != per_second {
+            *state = State { per_second, bucket: Bucket::default() };
+        }
     }
 
     fn take(&self, now: Instant) -> Result<(), OverRate> {
@@ -153,6 +156,11 @@ mod tests {
         let error = neighbour.take(now).expect_err("the token's fourth").to_string();
         assert_eq!(error, "RATE: over 3 frames per second (max_fps of token north)");
         token.set(None);
+        assert_eq!(neighbour.take(now), Ok(()));
+        // An hour of frames was taken at a rate that is no more.
+        token.set(Some(0.001));
+        assert_eq!((neighbour.take(now), neighbour.take(now).is_err()), (Ok(()), true));
+        token.set(Some(25.0));
         assert_eq!(neighbour.take(now), Ok(()));
         assert_eq!(Quota::default().take(now), Ok(()));
     }

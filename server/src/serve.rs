@@ -25,8 +25,10 @@ use crate::{
     exposure,
     infer::ModelInfo,
     ingress::Ingress,
-    intake::{FrameMemory, Metered},
-    limits::{GRACE_RESERVE, METADATA_BYTES, METRICS_UPKEEP, message_bytes},
+    intake::{FrameMemory, MessageLimits, Metered},
+    limits::{
+        GRACE_RESERVE, METADATA_BYTES, METRICS_UPKEEP, STRANGERS_MESSAGE_BYTES, message_bytes,
+    },
     pipeline::Pipeline,
     reload::{Reload, Reloader},
     supervision::{Supervisor, set_status, tell_supervisor},
@@ -82,10 +84,16 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
     let admission = Arc::clone(&pipeline.admission);
     let (drain, close) = (CancellationToken::new(), CancellationToken::new());
     let (health, health_service) = tonic_health::server::health_reporter();
+    // Strangers may call it, so it must not hold much for them.
+    let health_service = health_service.max_decoding_message_size(STRANGERS_MESSAGE_BYTES);
     set_status::<Service>(&health, ServingStatus::Serving).await;
 
     let exposures = exposure::of(&config.net, rustix::process::geteuid().is_root());
-    let max_message = message_bytes(config.frames.limits.max_bytes);
+    let messages = MessageLimits {
+        bytes: message_bytes(config.frames.limits.max_bytes),
+        time: config.frames.message_time,
+        calls: config.net.max_cameras,
+    };
     let grace = config.net.grace;
     let reloader = {
         let model = Arc::new(pipeline.reloader(config.clone(), Arc::clone(&metrics)));
@@ -107,7 +115,6 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
     let workers = config.frames.workers;
     let connections = config.net.connections;
     let reflection = config.net.reflection.then(reflection_service);
-    let message_time = config.frames.message_time;
     let memory = FrameMemory::new(config.frames.memory_bytes, metrics.frame_memory.clone());
     let ingress = Ingress::new(
         Arc::clone(&admission),
@@ -117,19 +124,13 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         Arc::clone(&memory),
         Arc::clone(&metrics),
     );
+    let service = Service::new(ingress).max_decoding_message_size(messages.bytes);
+    let service = Metered::new(service, memory, messages);
     let gate = Gate::new(tokens, Arc::clone(&metrics));
     let serving = {
         let close = close.clone();
         let router = http2(&connections)
-            .add_service(InterceptedService::new(
-                Metered::new(
-                    Service::new(ingress).max_decoding_message_size(max_message),
-                    memory,
-                    max_message,
-                    message_time,
-                ),
-                gate,
-            ))
+            .add_service(InterceptedService::new(service, gate))
             .add_service(health_service)
             .add_optional_service(reflection);
         let incoming = connection::incoming(listener, tls, &connections, &metrics);
@@ -293,6 +294,7 @@ fn reflection_service() -> tonic_reflection::server::v1::ServerReflectionServer<
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
         .build_v1()
         .expect("the descriptor set was written by the compiler of this build")
+        .max_decoding_message_size(STRANGERS_MESSAGE_BYTES)
 }
 
 async fn upkeep(metrics: Arc<Metrics>) {

@@ -75,11 +75,12 @@ pub enum Condition {
     Lost,
 }
 
-/// Judges by the longest time that a worker has been on its frames.
+/// Judges by the longest time that a worker has been on its frames, and by whether one was stuck before: if
+/// not, the whole process stood still, and the worker deserves a tick to go on.
 #[must_use]
-pub fn judge(longest: Duration, config: &SupervisionConfig) -> Condition {
+pub fn judge(longest: Duration, was_stuck: bool, config: &SupervisionConfig) -> Condition {
     match config.exit {
-        Some(exit) if longest >= exit => Condition::Lost,
+        Some(exit) if longest >= exit && was_stuck => Condition::Lost,
         _ if longest >= config.stuck => Condition::Stuck,
         _ => Condition::Sound,
     }
@@ -110,7 +111,7 @@ impl Supervisor {
         loop {
             tick.tick().await;
             let longest = self.watch.longest(clock::now());
-            let condition = judge(longest, &self.config);
+            let condition = judge(longest, was_stuck, &self.config);
             let stuck = condition != Condition::Sound;
             if stuck != was_stuck {
                 was_stuck = stuck;
@@ -187,9 +188,10 @@ mod tests {
             (29 * SECOND, Condition::Stuck),
             (30 * SECOND, Condition::Lost),
         ] {
-            assert_eq!(judge(longest, &config), condition, "{longest:?}");
+            assert_eq!(judge(longest, true, &config), condition, "{longest:?}");
         }
+        assert_eq!(judge(40 * SECOND, false, &config), Condition::Stuck, "after standing still");
         let never = SupervisionConfig { exit: None, ..config };
-        assert_eq!(judge(3600 * SECOND, &never), Condition::Stuck);
+        assert_eq!(judge(3600 * SECOND, true, &never), Condition::Stuck);
     }
 }

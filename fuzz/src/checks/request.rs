@@ -8,7 +8,7 @@ use prost::Message as _;
 use vedette_proto::camera_ai::{DetectRequest, PixelFormat};
 use vedette_server::{
     frame::{CameraId, Layout, Picture},
-    intake::{Framing, Meter},
+    intake::{Framing, Meter, Seen},
     limits::CAMERA_ID_CHARS,
 };
 
@@ -39,31 +39,48 @@ pub(crate) fn check(data: &[u8]) {
     check_frame(&picture, LIMITS);
 }
 
-/// Most bytes that a dropped message leaves: a prefix, a tag and the longest number.
-const STUB_BYTES: usize = 5 + 1 + 10;
+/// Bytes before a message.
+const PREFIX_BYTES: usize = 5;
 
-/// What is kept of a body comes through as it is; what is dropped leaves next to nothing. The first byte says
-/// how long the pieces are.
+/// Most bytes that a dropped message leaves: a prefix, a tag and the longest number.
+const STUB_BYTES: usize = PREFIX_BYTES + 1 + 10;
+
+/// What is kept of a body comes through as it is, message by message; what is dropped leaves next to nothing.
+/// The first byte says how long the pieces are, and how many bytes of a message there is room for.
 fn check_framing(data: &[u8]) {
     let Some((&piece, body)) = data.split_first() else { return };
-    for shed in [false, true] {
+    for room in [0, u32::from(piece), u32::MAX] {
         let (mut framing, mut out) = (Framing::default(), VecDeque::new());
-        let mut asked = 0;
+        let (mut begun, mut ended, mut kept) = (0, 0, 0);
         for chunk in body.chunks(usize::from(piece).max(1)) {
-            framing.feed(&Bytes::copy_from_slice(chunk), &mut out, |_, _| {
-                asked += 1;
-                if shed { Meter::Shed } else { Meter::Keep }
-            });
+            let mut chunk = Bytes::copy_from_slice(chunk);
+            while !chunk.is_empty() {
+                let treated = framing.feed(&mut chunk, &mut out, |seen| {
+                    begun += u64::from(matches!(seen, Seen::Prefix { .. }));
+                    let (Seen::Prefix { length: bytes, .. } | Seen::Bytes(bytes)) = seen;
+                    match seen {
+                        // What is longer is found to be so as it comes.
+                        Seen::Prefix { .. } if room > 0 => Meter::Keep,
+                        _ if bytes <= room && room > 0 => Meter::Keep,
+                        _ => Meter::Shed,
+                    }
+                });
+                assert!(treated.is_some() || chunk.is_empty(), "all is taken but at an end");
+                ended += u64::from(treated.is_some());
+                kept += u64::from(treated == Some(Meter::Keep));
+            }
         }
         let amid = framing.amid();
-        assert_eq!(framing.messages(), asked);
-        let rest = framing.end();
-        let whole: Vec<u8> = out.into_iter().chain(rest.clone()).flatten().collect();
-        if shed {
-            assert!(whole.len() <= STUB_BYTES * (asked as usize + 1));
-            assert_eq!(rest.is_some(), amid, "an end in the middle shows");
+        assert_eq!(framing.messages(), begun);
+        assert!(begun == ended || (amid && begun == ended + 1));
+        let whole: Vec<u8> = out.into_iter().flatten().collect();
+        assert_eq!(framing.end().is_some(), amid, "an end in the middle shows");
+        if room == u32::MAX {
+            assert!(body.starts_with(&whole) && kept == ended);
+            assert!(amid || whole.len() == body.len());
         } else {
-            assert_eq!(whole, body);
+            let most = kept as usize * (PREFIX_BYTES + room as usize);
+            assert!(whole.len() <= most + STUB_BYTES * (ended - kept) as usize);
         }
     }
 }

@@ -11,7 +11,7 @@ use x509_cert::der::DateTime;
 use super::pattern::Pattern;
 use crate::{
     frame::CameraId,
-    limits::{MAX_TOKEN_BYTES, MIN_TOKEN_BYTES},
+    limits::{FPS, MAX_TOKEN_BYTES, MIN_TOKEN_BYTES},
     reload::{Content, FileError},
 };
 
@@ -243,17 +243,12 @@ fn max_fps(entry: &Toml) -> Result<Option<f64>, String> {
         .map(|value| {
             let number =
                 value.as_float().or_else(|| value.as_integer().map(|number| number as f64));
-            number
-                .filter(|number| (MIN_FPS..=MAX_FPS).contains(number))
-                .ok_or_else(|| format!("max_fps: must be a number from {MIN_FPS} to {MAX_FPS}"))
+            number.filter(|number| FPS.contains(number)).ok_or_else(|| {
+                format!("max_fps: must be a number from {} to {}", FPS.start(), FPS.end())
+            })
         })
         .transpose()
 }
-
-/// Least and most frames per second of a token: one a day, and more than there can be.
-const MIN_FPS: f64 = 1.0 / (24.0 * 3600.0);
-/// See [`MIN_FPS`].
-const MAX_FPS: f64 = 1e6;
 
 fn expiry(value: &Value) -> Result<i64, String> {
     let wrong = || {

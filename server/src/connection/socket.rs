@@ -5,7 +5,7 @@ use std::{
     io::{self, IoSlice},
     net::SocketAddr,
     pin::Pin,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
     task::{Context, Poll, ready},
     time::Instant,
 };
@@ -20,7 +20,9 @@ use tokio_util::either::Either;
 use tonic::transport::server::Connected;
 
 use super::{AgeLimit, Guest, Place, Terms};
-use crate::{limits::CLOSE_LINGER, rate::Limiter, telemetry::metrics::ConnectionRefusal};
+use crate::{
+    limits::CLOSE_LINGER, pace::SharedPace, rate::Limiter, telemetry::metrics::ConnectionRefusal,
+};
 
 /// Bytes dropped at once from a connection that the server has closed.
 const LINGER_READ_BYTES: usize = 4096;
@@ -41,6 +43,9 @@ pub struct ConnectionInfo {
     /// What frames of single calls on this connection are counted against, once there has been one: together
     /// they are to it what one stream is.
     pub calls: Arc<OnceLock<Arc<Limiter>>>,
+    /// Holds single calls back whose frames are of no use. A lock because they run on any I/O thread; held for
+    /// an addition.
+    pub useless_calls: Arc<Mutex<SharedPace>>,
 }
 
 /// Bytes in the open, or encrypted.

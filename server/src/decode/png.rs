@@ -33,7 +33,7 @@ pub(super) fn check_palette(data: &[u8]) -> Result<(), DecodeError> {
     while let (Some(length), Some(kind)) = (number(rest, 0), rest.get(4..CHUNK_HEAD)) {
         let length = length as usize;
         match kind {
-            b"PLTE" if length % 3 != 0 || length > 3 * COLOURS => {
+            b"PLTE" if !length.is_multiple_of(3) || length > 3 * COLOURS => {
                 return Err(DecodeError::Malformed(format!(
                     "the PNG's palette has {length} bytes; each of its up to {COLOURS} colours has 3"
                 )));
@@ -57,19 +57,19 @@ fn number(data: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn chunk(kind: &[u8; 4], payload: &[u8]) -> Vec<u8> {
+    fn chunk(kind: [u8; 4], payload: &[u8]) -> Vec<u8> {
         let length = u32::try_from(payload.len()).expect("short");
-        [&length.to_be_bytes()[..], kind, payload, &[0; CHUNK_TAIL]].concat()
+        [&length.to_be_bytes()[..], &kind, payload, &[0; CHUNK_TAIL]].concat()
     }
 
     fn file(colour_type: u8, palette: usize) -> Vec<u8> {
         let header = [0, 0, 2, 1, 0, 0, 1, 3, 8, colour_type, 0, 0, 0];
         let parts = [
             b"\x89PNG\r\n\x1a\n".to_vec(),
-            chunk(b"IHDR", &header),
-            chunk(b"gAMA", &[0; 4]),
-            chunk(b"PLTE", &vec![0; palette]),
-            chunk(b"IDAT", b""),
+            chunk(*b"IHDR", &header),
+            chunk(*b"gAMA", &[0; 4]),
+            chunk(*b"PLTE", &vec![0; palette]),
+            chunk(*b"IDAT", b""),
         ];
         parts.concat()
     }

@@ -94,7 +94,7 @@ fn number(payload: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn chunk(name: &[u8; 4], payload: &[u8]) -> Vec<u8> {
+    fn chunk(name: [u8; 4], payload: &[u8]) -> Vec<u8> {
         let size = u32::try_from(payload.len()).expect("short");
         let mut out = [&name[..], &size.to_le_bytes(), payload].concat();
         out.resize(out.len().next_multiple_of(2), 0);
@@ -108,12 +108,12 @@ mod tests {
     }
 
     fn canvas(width: u8, height: u8) -> Vec<u8> {
-        chunk(b"VP8X", &[0, 0, 0, 0, width - 1, 0, 0, height - 1, 0, 0])
+        chunk(*b"VP8X", &[0, 0, 0, 0, width - 1, 0, 0, height - 1, 0, 0])
     }
 
     fn lossy(width: u16, height: u16) -> Vec<u8> {
         let ([w0, w1], [h0, h1]) = (width.to_le_bytes(), height.to_le_bytes());
-        chunk(b"VP8 ", &[0x10, 0, 0, 0x9D, 1, 0x2A, w0, w1, h0, h1, 0])
+        chunk(*b"VP8 ", &[0x10, 0, 0, 0x9D, 1, 0x2A, w0, w1, h0, h1, 0])
     }
 
     /// What is said of a chunk that ends beyond the file.
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn chunks_end_within_the_file() {
         let huge = [&b"EXIF"[..], &u32::MAX.to_le_bytes(), b"MM"].concat();
-        let good = [canvas(32, 16), lossy(32, 16), chunk(b"EXIF", b"odd")];
+        let good = [canvas(32, 16), lossy(32, 16), chunk(*b"EXIF", b"odd")];
         assert_eq!(check(&file(&good)), Ok(()));
         assert_eq!(check(&file(&[&good[..2], &[huge]].concat())), cut("EXIF", u32::MAX, 2));
 
@@ -158,14 +158,14 @@ mod tests {
             check(&file(&[canvas(32, 16), lossy(16383, 16383)])),
             Err(DecodeError::Malformed(text.into()))
         );
-        for parts in [[chunk(b"VP8X", b""), lossy(1, 1)], [canvas(1, 1), chunk(b"VP8 ", b"")]] {
+        for parts in [[chunk(*b"VP8X", b""), lossy(1, 1)], [canvas(1, 1), chunk(*b"VP8 ", b"")]] {
             assert!(matches!(check(&file(&parts)), Err(DecodeError::Malformed(_))));
         }
     }
 
     #[test]
     fn animations_are_refused() {
-        for name in [b"ANIM", b"ANMF"] {
+        for name in [*b"ANIM", *b"ANMF"] {
             let file = file(&[canvas(32, 16), chunk(name, &[0; 32])]);
             assert!(matches!(check(&file), Err(DecodeError::Unsupported(_))));
         }

@@ -12,19 +12,38 @@ use vedette_proto::camera_ai::DetectRequest;
 /// Bytes before a message: a flag and a length.
 const PREFIX: usize = 5;
 
+/// What has been seen of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// Its prefix.
+    Prefix {
+        /// Zero unless the message is compressed.
+        flag: u8,
+        /// Bytes that it will have.
+        length: u32,
+    },
+    /// So many bytes in all.
+    Bytes(u32),
+}
+
 /// What to do with a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meter {
-    /// Hand it on as it is.
+    /// Hand it on as it is, once it is whole.
     Keep,
+    /// Hand it on as it comes: whoever reads on refuses it at its prefix.
+    Pass,
     /// Drop it, and hand on one with nothing but its frame id.
     Shed,
 }
 
-/// Follows the messages of one stream. Keeps nothing of them but a frame id.
+/// Follows the messages of one stream. Keeps nothing but the one that is arriving, as the pieces that it
+/// comes in.
 #[derive(Debug, Default)]
 pub struct Framing {
     state: State,
+    /// What there is of a message that is kept, its prefix first.
+    held: Vec<Bytes>,
     messages: u64,
 }
 
@@ -32,8 +51,10 @@ pub struct Framing {
 enum State {
     /// Part of a prefix.
     Prefix { bytes: [u8; PREFIX], have: usize },
-    /// A message that is handed on.
-    Keep { left: usize },
+    /// A message that is kept. What is left and the length are its own bytes, without the prefix.
+    Keep { left: usize, length: u32 },
+    /// One that is handed on as it comes.
+    Pass { left: usize },
     /// One that is dropped.
     Shed { left: usize, skim: Skim },
 }
@@ -57,95 +78,92 @@ impl Framing {
         !matches!(self.state, State::Prefix { have: 0, .. })
     }
 
-    /// Nothing more will arrive. If a message has begun of which nothing was handed on so far, a part of it
-    /// that shows this is.
+    /// Nothing more will arrive. If a message has begun of which nothing was handed on so far, a byte that
+    /// shows this is.
     pub fn end(&mut self) -> Option<Bytes> {
-        match std::mem::take(&mut self.state) {
-            State::Prefix { bytes, have } if have > 0 => {
-                Some(Bytes::copy_from_slice(&bytes[..have]))
-            }
-            State::Shed { .. } => Some(Bytes::from_static(&[0])),
-            State::Prefix { .. } | State::Keep { .. } => None,
-        }
+        let begun = self.amid() && !matches!(self.state, State::Pass { .. });
+        self.state = State::default();
+        self.held.clear();
+        begun.then(|| Bytes::from_static(&[0]))
     }
 
-    /// Takes what has arrived and puts what is to be handed on at the end of `out`. `meter` is asked about
-    /// each message as its prefix is complete, given the flag and the length in bytes.
+    /// Takes what has arrived off the front of `chunk`, no further than to the end of a message, and puts
+    /// what is to be handed on at the end of `out`. `meter` is asked as a message's prefix is complete, and
+    /// for one that is kept as more of it comes. Returns how the message was treated that has ended.
     pub fn feed(
         &mut self,
-        chunk: &Bytes,
+        chunk: &mut Bytes,
         out: &mut VecDeque<Bytes>,
-        mut meter: impl FnMut(u8, u32) -> Meter,
-    ) {
-        // The part of the chunk from `kept` on that is handed on as it is, without a copy.
-        let (mut kept, mut at) = (0, 0);
-        let flush = |from: usize, to: usize, out: &mut VecDeque<Bytes>| {
-            if from < to {
-                out.push_back(chunk.slice(from..to));
+        mut meter: impl FnMut(Seen) -> Meter,
+    ) -> Option<Meter> {
+        if let State::Prefix { bytes, have } = &mut self.state {
+            let here = *have == 0 && chunk.len() >= PREFIX;
+            let piece = chunk.split_to(chunk.len().min(PREFIX - *have));
+            bytes[*have..*have + piece.len()].copy_from_slice(&piece);
+            *have += piece.len();
+            if *have < PREFIX {
+                return None;
             }
-        };
-        // A message may be empty, so its end is looked at before more bytes are asked for.
-        loop {
-            let rest = &chunk[at..];
-            match &mut self.state {
-                State::Prefix { bytes, have } => {
-                    if rest.is_empty() {
-                        // What there is of a prefix is handed on once it is known how.
-                        return flush(kept, at - *have.min(&mut (at - kept)), out);
-                    }
-                    let split = *have > 0 && at == kept;
-                    let take = rest.len().min(PREFIX - *have);
-                    bytes[*have..*have + take].copy_from_slice(&rest[..take]);
-                    *have += take;
-                    at += take;
-                    if *have < PREFIX {
-                        continue;
-                    }
-                    let [flag, length @ ..] = *bytes;
-                    let length = u32::from_be_bytes(length);
-                    self.messages += 1;
-                    match meter(flag, length) {
-                        Meter::Keep => {
-                            if split {
-                                // It began in an earlier chunk.
-                                out.push_back(Bytes::copy_from_slice(bytes));
-                                kept = at;
-                            }
-                            self.state = State::Keep { left: length as usize };
-                        }
-                        Meter::Shed => {
-                            if !split {
-                                flush(kept, at - PREFIX, out);
-                            }
-                            kept = at;
-                            self.state =
-                                State::Shed { left: length as usize, skim: Skim::default() };
-                        }
-                    }
+            let [flag, length @ ..] = *bytes;
+            let length = u32::from_be_bytes(length);
+            // In one piece where it came in one.
+            let prefix = if here { piece } else { Bytes::copy_from_slice(bytes) };
+            let left = length as usize;
+            self.messages += 1;
+            self.state = match meter(Seen::Prefix { flag, length }) {
+                Meter::Keep => {
+                    self.held.push(prefix);
+                    State::Keep { left, length }
                 }
-                State::Keep { left } => {
-                    let take = rest.len().min(*left);
-                    at += take;
-                    *left -= take;
-                    if *left > 0 {
-                        return flush(kept, at, out);
-                    }
-                    self.state = State::default();
+                Meter::Pass => {
+                    out.push_back(prefix);
+                    State::Pass { left }
                 }
-                State::Shed { left, skim } => {
-                    let take = rest.len().min(*left);
-                    skim.feed(&rest[..take]);
-                    at += take;
-                    kept = at;
-                    *left -= take;
-                    if *left > 0 {
-                        return;
-                    }
-                    out.push_back(stub(skim.frame_id));
-                    self.state = State::default();
+                Meter::Shed => State::Shed { left, skim: Skim::default() },
+            };
+        }
+        if let State::Keep { left, length } = &mut self.state {
+            let piece = chunk.split_to(chunk.len().min(*left));
+            *left -= piece.len();
+            let left = *left;
+            if !piece.is_empty() {
+                self.held.push(piece);
+                if meter(Seen::Bytes(*length - left as u32)) == Meter::Shed {
+                    let mut skim = Skim::default();
+                    self.held.drain(..).skip(1).for_each(|piece| skim.feed(&piece));
+                    self.state = State::Shed { left, skim };
                 }
             }
         }
+        let (left, treated) = match &mut self.state {
+            State::Prefix { .. } => return None,
+            State::Keep { left, .. } => {
+                if *left == 0 {
+                    out.extend(self.held.drain(..));
+                }
+                (*left, Meter::Keep)
+            }
+            State::Pass { left } => {
+                let piece = chunk.split_to(chunk.len().min(*left));
+                *left -= piece.len();
+                out.extend((!piece.is_empty()).then_some(piece));
+                (*left, Meter::Pass)
+            }
+            State::Shed { left, skim } => {
+                let piece = chunk.split_to(chunk.len().min(*left));
+                *left -= piece.len();
+                skim.feed(&piece);
+                if *left == 0 {
+                    out.push_back(stub(skim.frame_id));
+                }
+                (*left, Meter::Shed)
+            }
+        };
+        if left > 0 {
+            return None;
+        }
+        self.state = State::default();
+        Some(treated)
     }
 }
 
@@ -260,17 +278,22 @@ mod tests {
 
     /// Feeds bytes in pieces of these sizes, again and again.
     fn run(bytes: &[u8], sizes: &[usize], shed: impl Fn(u64) -> bool) -> (Vec<u8>, Framing) {
-        let (mut framing, mut out, mut seen) = (Framing::default(), VecDeque::new(), 0);
+        let (mut framing, mut out, mut begun) = (Framing::default(), VecDeque::new(), 0);
         let mut rest = Bytes::copy_from_slice(bytes);
         for size in sizes.iter().cycle() {
             if rest.is_empty() {
                 break;
             }
-            let chunk = rest.split_to((*size).clamp(1, rest.len()));
-            framing.feed(&chunk, &mut out, |_, _| {
-                seen += 1;
-                if shed(seen - 1) { Meter::Shed } else { Meter::Keep }
-            });
+            let mut chunk = rest.split_to((*size).clamp(1, rest.len()));
+            while !chunk.is_empty() {
+                framing.feed(&mut chunk, &mut out, |seen| {
+                    if !matches!(seen, Seen::Prefix { .. }) {
+                        return Meter::Keep;
+                    }
+                    begun += 1;
+                    if shed(begun - 1) { Meter::Shed } else { Meter::Keep }
+                });
+            }
         }
         (out.into_iter().flatten().collect(), framing)
     }
@@ -279,10 +302,55 @@ mod tests {
     fn a_message_that_is_kept_is_not_copied() {
         let bytes = Bytes::from(framed(&request(1, 100)));
         let (mut framing, mut out) = (Framing::default(), VecDeque::new());
-        framing.feed(&bytes, &mut out, |_, _| Meter::Keep);
-        assert_eq!(out.len(), 1);
-        assert_eq!(out[0].as_ptr(), bytes.as_ptr());
+        assert_eq!(framing.feed(&mut bytes.clone(), &mut out, |_| Meter::Keep), Some(Meter::Keep));
+        let pieces: Vec<_> = out.iter().map(|piece| piece.as_ptr()).collect();
+        assert_eq!(pieces, [bytes.as_ptr(), bytes[PREFIX..].as_ptr()]);
         assert!(!framing.amid());
+    }
+
+    /// What is behind a message is not looked at before it is asked for, and nothing is handed on of one that
+    /// is not whole.
+    #[test]
+    fn one_message_at_a_time() {
+        let (first, second) = (framed(&request(1, 10)), framed(&request(2, 0)));
+        let mut chunk = Bytes::from([&first[..], &second].concat());
+        let (mut framing, mut out) = (Framing::default(), VecDeque::new());
+        let mut start = chunk.split_to(9);
+        assert_eq!(framing.feed(&mut start, &mut out, |_| Meter::Keep), None);
+        assert!(out.is_empty() && framing.amid());
+        assert_eq!(framing.feed(&mut chunk, &mut out, |_| Meter::Keep), Some(Meter::Keep));
+        assert_eq!((out.drain(..).flatten().collect::<Vec<_>>(), &chunk[..]), (first, &second[..]));
+        assert_eq!(framing.messages(), 1);
+    }
+
+    #[test]
+    fn the_meter_hears_how_much_is_here_and_may_change_its_mind() {
+        let message = framed(&request(300, 1000));
+        let length = message.len() as u32 - PREFIX as u32;
+        let (mut framing, mut out, mut heard) = (Framing::default(), VecDeque::new(), Vec::new());
+        let mut ended = Vec::new();
+        for chunk in message.chunks(400) {
+            let mut chunk = Bytes::copy_from_slice(chunk);
+            ended.push(framing.feed(&mut chunk, &mut out, |part| {
+                heard.push(part);
+                if part == Seen::Bytes(795) { Meter::Shed } else { Meter::Keep }
+            }));
+        }
+        let prefix = Seen::Prefix { flag: 0, length };
+        assert_eq!(heard, [prefix, Seen::Bytes(395), Seen::Bytes(795)]);
+        assert_eq!(ended, [None, None, Some(Meter::Shed)]);
+        assert_eq!(out.into_iter().flatten().collect::<Vec<_>>(), framed(&request(300, 0)));
+    }
+
+    #[test]
+    fn what_is_to_be_refused_is_handed_on_as_it_comes() {
+        let mut message = framed(&request(1, 100));
+        message[0] = 1;
+        let (mut framing, mut out) = (Framing::default(), VecDeque::new());
+        let mut chunk = Bytes::copy_from_slice(&message[..50]);
+        assert_eq!(framing.feed(&mut chunk, &mut out, |_| Meter::Pass), None);
+        assert_eq!(out.into_iter().flatten().collect::<Vec<_>>(), message[..50]);
+        assert_eq!((framing.amid(), framing.end()), (true, None));
     }
 
     #[test]

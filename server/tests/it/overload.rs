@@ -7,7 +7,7 @@ use http_body_util::StreamBody;
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Code, Status, body::Body, codegen::Service as _, transport::Channel};
 use vedette_proto::camera_ai::{DetectRequest, Outcome};
-use vedette_server::settings::Settings;
+use vedette_server::{limits::RESERVED_AT_ONCE, settings::Settings};
 
 use crate::common::{Camera, TestServer, channel, encoded, small_jpeg, spin};
 
@@ -71,8 +71,8 @@ async fn half_a_message_holds_room_only_as_long_as_its_stream() {
     let server = TestServer::start(tight()).await;
     let mut camera = server.camera("good").await;
     camera.detect(1, &small_jpeg()).await;
-    let (body, answers) = start_message(server.addr, 200_000).await;
-    body.send(Bytes::from(vec![0; 1000])).await.expect("open");
+    let (body, answers) = start_message(server.addr, STREAM, 200_000).await;
+    body.send(Bytes::from(vec![0; 199_000])).await.expect("open");
     server.wait_for("vedette_frame_memory_bytes", 200_000.0).await;
     // Not even the largest frame fits beside it.
     let answer = camera.detect(2, &large(90_000)).await;
@@ -84,12 +84,72 @@ async fn half_a_message_holds_room_only_as_long_as_its_stream() {
     server.stop().await;
 }
 
+/// What is announced and not sent takes no room from those who send.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prefix_reserves_next_to_nothing() {
+    let server = TestServer::start(tight()).await;
+    let _first = start_message(server.addr, STREAM, 200_000).await;
+    let _second = start_message(server.addr, SINGLE, 200_000).await;
+    let reserved = 2.0 * f64::from(RESERVED_AT_ONCE);
+    server.wait_for("vedette_frame_memory_bytes", reserved).await;
+    let mut camera = server.camera("good").await;
+    assert_eq!(camera.detect(1, &large(90_000)).await.outcome(), Outcome::Ok);
+    server.stop().await;
+}
+
+/// A message behind the one that a call may have would be held for nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_single_call_with_a_second_message_ends() {
+    let server = TestServer::start(tight()).await;
+    for method in [SINGLE, "GetServerInfo"] {
+        let (body, answers) = start_message(server.addr, method, 0).await;
+        let flood =
+            tokio::spawn(
+                async move { while body.send(Bytes::from_static(&[0; 500])).await.is_ok() {} },
+            );
+        let status = answers.await.expect("no panic").expect_err("more than one");
+        assert_eq!(status.code(), Code::InvalidArgument, "{method}: {status}");
+        assert!(status.message().contains("one message"), "{status}");
+        flood.await.expect("no panic");
+    }
+    assert_eq!(server.camera("good").await.detect(1, &small_jpeg()).await.outcome(), Outcome::Ok);
+    server.stop().await;
+}
+
+/// Single calls have no place among the cameras while their message arrives, so they are counted apart.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_calls_arrive_than_cameras_may() {
+    let settings = Settings { max_cameras: Some(2), message_seconds: Some(2), ..tight() };
+    let server = TestServer::start(settings).await;
+    let (_one, first) = start_message(server.addr, SINGLE, 10).await;
+    let (_two, second) = start_message(server.addr, SINGLE, 10).await;
+    let mut client = server.client().await;
+    let refused = loop {
+        match client.detect(encoded(1, &small_jpeg())).await {
+            // The two are still on their way.
+            Ok(_) => tokio::task::yield_now().await,
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    assert!(refused.message().contains("max-cameras"), "{refused}");
+    // Streams have places of their own.
+    assert_eq!(server.camera("good").await.detect(1, &small_jpeg()).await.outcome(), Outcome::Ok);
+    for call in [first, second] {
+        let status = call.await.expect("no panic").expect_err("half a message");
+        assert_eq!(status.code(), Code::DeadlineExceeded, "{status}");
+    }
+    let answer = client.detect(encoded(2, &small_jpeg())).await.expect("room again").into_inner();
+    assert_eq!(answer.outcome(), Outcome::Ok);
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_never_ends_is_not_waited_for() {
     let settings = Settings { message_seconds: Some(1), ..tight() };
     let server = TestServer::start(settings).await;
     let mut camera = server.camera("good").await;
-    let (body, answers) = start_message(server.addr, 200_000).await;
+    let (body, answers) = start_message(server.addr, STREAM, 200_000).await;
     let dripping = tokio::spawn(async move {
         while body.send(Bytes::from_static(&[0])).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -106,10 +166,15 @@ async fn a_message_that_never_ends_is_not_waited_for() {
     server.stop().await;
 }
 
-/// Opens a stream and sends the beginning of a message of so many bytes. Returns its body and what becomes
-/// of the stream.
+/// Methods with many messages and with one.
+const STREAM: &str = "DetectStream";
+const SINGLE: &str = "Detect";
+
+/// Calls a method and sends the beginning of a message of so many bytes. Returns its body and what becomes
+/// of the call.
 async fn start_message(
     addr: std::net::SocketAddr,
+    method: &str,
     bytes: u32,
 ) -> (tokio::sync::mpsc::Sender<Bytes>, tokio::task::JoinHandle<Result<(), Status>>) {
     let (body, pieces) = tokio::sync::mpsc::channel::<Bytes>(4);
@@ -117,12 +182,11 @@ async fn start_message(
     body.send(Bytes::copy_from_slice(&[0, a, b, c, d])).await.expect("open");
     let frames =
         ReceiverStream::new(pieces).map(|piece| Ok::<_, Infallible>(http_body::Frame::data(piece)));
-    let request =
-        http::Request::post(format!("http://{addr}/camera_ai.ObjectDetection/DetectStream"))
-            .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .body(Body::new(StreamBody::new(frames)))
-            .expect("a request");
+    let request = http::Request::post(format!("http://{addr}/camera_ai.ObjectDetection/{method}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(Body::new(StreamBody::new(frames)))
+        .expect("a request");
     let mut channel: Channel = channel(addr).await;
     let answers = tokio::spawn(async move {
         std::future::poll_fn(|cx| channel.poll_ready(cx))
@@ -173,7 +237,8 @@ async fn a_sign_of_life_is_answered_at_once_and_costs_no_place() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shed_call_is_answered_like_a_shed_frame() {
     let server = TestServer::start(tight()).await;
-    let (_body, _answers) = start_message(server.addr, 250_000).await;
+    let (body, _answers) = start_message(server.addr, STREAM, 250_000).await;
+    body.send(Bytes::from(vec![0; 249_000])).await.expect("open");
     server.wait_for("vedette_frame_memory_bytes", 250_000.0).await;
     let mut client = server.client().await;
     let answer = client.detect(encoded(5, &large(90_000))).await.expect("answered").into_inner();

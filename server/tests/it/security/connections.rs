@@ -7,13 +7,14 @@ use tokio::{
     net::TcpStream,
     time::timeout,
 };
-use tonic::{Request, metadata::MetadataValue};
+use tonic::{Code, Request, metadata::MetadataValue};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use vedette_proto::camera_ai::{Outcome, ServerInfoRequest};
-use vedette_server::settings::Settings;
+use vedette_server::{limits::ADMIN_CONNECTIONS, settings::Settings};
 
 use super::pki::{Authority, Files, raw};
 use crate::{
-    common::{Camera, PATIENCE, TestServer, small_jpeg, spin},
+    common::{Camera, PATIENCE, TestServer, channel, small_jpeg, spin},
     connections::{GOAWAY, Wire},
 };
 
@@ -49,6 +50,43 @@ async fn a_connection_too_many_is_closed_at_once() {
     assert_eq!(third.detect(1, &small_jpeg()).await.outcome(), Outcome::Ok);
     drop((first, third));
     server.wait_for(OPEN, 0.0).await;
+    server.stop().await;
+}
+
+/// Whoever may connect to the operators' port cannot take the descriptors that cameras need.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operators_port_has_a_number_of_places() {
+    const ASK: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let server = TestServer::start(spin(0.0)).await;
+    let mut idle = Vec::new();
+    for _ in 0..ADMIN_CONNECTIONS {
+        idle.push(connect(server.admin).await);
+    }
+    let mut late = connect(server.admin).await;
+    late.write_all(ASK).await.expect("writes");
+    let mut heard = Vec::new();
+    timeout(Duration::from_millis(300), late.read_to_end(&mut heard)).await.expect_err("waits");
+    idle.pop();
+    let _ = timeout(PATIENCE, late.read_to_end(&mut heard)).await.expect("its turn");
+    assert!(heard.starts_with(b"HTTP/1.1 200 OK"), "{}", heard.escape_ascii());
+    let mut camera = server.camera("cam").await;
+    assert_eq!(camera.detect(1, &small_jpeg()).await.outcome(), Outcome::Ok);
+    server.stop().await;
+}
+
+/// The health service asks for no token, so nothing large is held for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_send_small_messages() {
+    let server = TestServer::start(spin(0.0)).await;
+    let mut health = HealthClient::new(channel(server.addr).await);
+    let mut code = async |bytes| {
+        let service = "x".repeat(bytes);
+        health.check(HealthCheckRequest { service }).await.expect_err("no such service").code()
+    };
+    assert_eq!(code(100).await, Code::NotFound);
+    assert_eq!(code(2000).await, Code::OutOfRange);
+    let mut camera = server.camera("cam").await;
+    assert_eq!(camera.detect(1, &small_jpeg()).await.outcome(), Outcome::Ok);
     server.stop().await;
 }
 
