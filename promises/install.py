@@ -90,11 +90,11 @@ class no_services:
 
 
 def install_venv(say: Say) -> None:
-    """The virtual environment, made anew when its list changes."""
+    """The virtual environment, made anew when its list changes, or its place: its commands name that."""
     import fetch
 
     stamp = VENV / "stamp"
-    wanted = fetch.sha256_bytes(sys.version.encode() + REQUIREMENTS.read_bytes())
+    wanted = fetch.sha256_bytes(f"{sys.version}{VENV}".encode() + REQUIREMENTS.read_bytes())
     if stamp.exists() and stamp.read_text(encoding="ascii") == wanted:
         return
     say(f"Python packages into {VENV}")

@@ -298,7 +298,7 @@ impl MeteredBody {
     fn take(&mut self) -> Result<(), Status> {
         let messages = self.framing.messages();
         let (room, max_message) = (&mut self.room, self.limits.bytes);
-        let meter = |part| room.meter(part, max_message);
+        let meter = |seen| room.meter(seen, max_message);
         match self.framing.feed(&mut self.chunk, &mut self.ready, meter) {
             Some(Meter::Keep) => self.intake.note(Arrival::Whole(self.room.taken.take())),
             Some(Meter::Shed) => self.intake.note(Arrival::Shed(self.room.length.into())),
@@ -314,9 +314,10 @@ impl MeteredBody {
         Ok(())
     }
 
-    /// Whether the message that has begun should be here by now. Otherwise the task is woken when it should.
+    /// Whether the message that has begun should be here by now; a single call, which has a place of its own
+    /// until its end, begins with its message. Otherwise the task is woken when it should.
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
-        if !self.framing.amid() {
+        if matches!(self.kind, Kind::Stream) && !self.framing.amid() {
             return false;
         }
         if self.intake.waiting.swap(false, Relaxed) {

@@ -1,9 +1,10 @@
 //! More than there is room for: frames are shed one by one, with their reason, and streams live on.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::StreamBody;
+use tokio::{sync::mpsc::Sender, task::JoinHandle};
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Code, Status, body::Body, codegen::Service as _, transport::Channel};
 use vedette_proto::camera_ai::{DetectRequest, Outcome};
@@ -122,7 +123,7 @@ async fn no_more_calls_arrive_than_cameras_may() {
     let settings = Settings { max_cameras: Some(2), message_seconds: Some(2), ..tight() };
     let server = TestServer::start(settings).await;
     let (_one, first) = start_message(server.addr, SINGLE, 10).await;
-    let (_two, second) = start_message(server.addr, SINGLE, 10).await;
+    let (_two, second) = start_call(server.addr, SINGLE).await;
     let mut client = server.client().await;
     let refused = loop {
         match client.detect(encoded(1, &small_jpeg())).await {
@@ -170,16 +171,20 @@ async fn a_message_that_never_ends_is_not_waited_for() {
 const STREAM: &str = "DetectStream";
 const SINGLE: &str = "Detect";
 
-/// Calls a method and sends the beginning of a message of so many bytes. Returns its body and what becomes
-/// of the call.
-async fn start_message(
-    addr: std::net::SocketAddr,
-    method: &str,
-    bytes: u32,
-) -> (tokio::sync::mpsc::Sender<Bytes>, tokio::task::JoinHandle<Result<(), Status>>) {
-    let (body, pieces) = tokio::sync::mpsc::channel::<Bytes>(4);
+/// As [`start_call`], with the beginning of a message of so many bytes.
+async fn start_message(addr: SocketAddr, method: &str, bytes: u32) -> (Sender<Bytes>, Call) {
+    let (body, call) = start_call(addr, method).await;
     let [a, b, c, d] = bytes.to_be_bytes();
     body.send(Bytes::copy_from_slice(&[0, a, b, c, d])).await.expect("open");
+    (body, call)
+}
+
+/// What becomes of a call.
+type Call = JoinHandle<Result<(), Status>>;
+
+/// Calls a method. Returns its body and what becomes of the call.
+async fn start_call(addr: SocketAddr, method: &str) -> (Sender<Bytes>, Call) {
+    let (body, pieces) = tokio::sync::mpsc::channel::<Bytes>(4);
     let frames =
         ReceiverStream::new(pieces).map(|piece| Ok::<_, Infallible>(http_body::Frame::data(piece)));
     let request = http::Request::post(format!("http://{addr}/camera_ai.ObjectDetection/{method}"))
