@@ -45,6 +45,7 @@ unit: ## All tests (set up first)
 	$(PYTHON) -m unittest discover -s benches/peers/tests
 	$(PYTHON) -m unittest discover -s promises/tests
 	$(PYTHON) -m unittest discover -s fuzz
+	$(PYTHON) -m unittest discover -s server/tests/mutations
 	cargo test --workspace --locked
 
 test-promises: setup ## The promises, each held against a running server (root on Debian, half an hour); docs/promises.md
