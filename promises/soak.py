@@ -108,7 +108,7 @@ class Soak:
             f"{'holds' if check.held else 'FAILS'}  {check.name}: {check.figure} ({check.mark})"
             for check in checks
         ]
-        return Finding(self.figure(checks), held, "\n".join([*lines, f"report: {files}"]))
+        return Finding(self.figure(checks), held, "\n".join([*lines, f"report: {files.relative_to(ROOT)}"]))
 
     def abort(self) -> None:
         """Ends it in order before its time."""
