@@ -9,7 +9,7 @@ export PATH := $(PATH):$(CURDIR)/models/cache/bin
 .PHONY: help setup setup-test demo test test-promises soak fuzz mutants deny fmt lint unit accuracy bench \
     bench-build bench-peers picture check-pages clean
 
-# Length of the soak; CPU seconds for each fuzz target.
+# Length of the soak; CPU seconds for each fuzz target, of which FUZZ="--seed 1 decode" are further arguments.
 MINUTES ?= 20
 SECONDS_EACH ?= 300
 
@@ -55,7 +55,7 @@ soak: setup ## Cameras come, go and misbehave for MINUTES=20; report in target/s
 	$(PYTHON) promises/soak.py --minutes $(MINUTES)
 
 fuzz: setup ## Hostile input for SECONDS_EACH=300 CPU seconds per target
-	$(PYTHON) fuzz/run.py --seconds $(SECONDS_EACH)
+	$(PYTHON) fuzz/run.py --seconds $(SECONDS_EACH) $(FUZZ)
 
 mutants: ## Bugs planted in the server's core: does the simulation find each?
 	$(PYTHON) server/tests/mutations/check.py
