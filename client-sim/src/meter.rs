@@ -84,25 +84,57 @@ fn threads() -> HashMap<u64, Thread> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_busy_thread_shows_and_the_null_server_s_does_not() {
-        let before = Reading::now();
-        let busy = |name: &str| {
-            let spin = || {
-                let end = clock::process_cpu_time() + Duration::from_millis(60);
-                while clock::process_cpu_time() < end {
-                    std::hint::spin_loop();
-                }
-                Reading::now()
-            };
-            std::thread::Builder::new().name(name.to_owned()).spawn(spin).unwrap().join().unwrap()
+    /// A reading of threads that each have used so many milliseconds, of a process that has used their sum.
+    fn reading(at: std::time::Instant, threads: &[(&str, u64)]) -> Reading {
+        let thread = |&(name, used): &(&str, u64)| Thread {
+            name: name.to_owned(),
+            time: Duration::from_millis(used),
         };
-        let ours = busy("ours");
-        assert!(ours.since(&before).cores > 0.0);
-        assert!(ours.since(&before).busiest_thread.is_none_or(|share| share > 0.0));
-        let theirs = busy(NULL_SERVER_THREAD);
-        if let Some(thread) = theirs.threads.values().find(|t| t.name == NULL_SERVER_THREAD) {
-            assert!(thread.time >= Duration::from_millis(10), "{thread:?}");
-        }
+        let process = Duration::from_millis(threads.iter().map(|&(_, used)| used).sum());
+        Reading { at, process, threads: (0..).zip(threads.iter().map(thread)).collect() }
+    }
+
+    #[test]
+    fn who_is_not_the_simulator_is_left_out() {
+        let begin = clock::now();
+        let before =
+            [("client", 100), (NULL_SERVER_THREAD, 50), (PROXY_THREAD, 0), (ROGUES_THREAD, 0)];
+        let after =
+            [("client", 300), (NULL_SERVER_THREAD, 950), (PROXY_THREAD, 800), (ROGUES_THREAD, 700)];
+        let before = reading(begin, &before);
+        let usage = reading(begin + Duration::from_secs(1), &after).since(&before);
+        assert!((usage.cores - 0.9).abs() < 1e-9, "{usage:?}");
+        assert!((usage.busiest_thread.unwrap() - 0.2).abs() < 1e-9, "{usage:?}");
+    }
+
+    #[test]
+    fn a_thread_that_came_in_between_counts_whole() {
+        let begin = clock::now();
+        let before = reading(begin, &[("first", 900)]);
+        let usage = reading(begin + Duration::from_secs(2), &[("first", 1000), ("second", 500)])
+            .since(&before);
+        assert!((usage.busiest_thread.unwrap() - 0.25).abs() < 1e-9, "{usage:?}");
+        assert_eq!(reading(begin, &[]).since(&before).busiest_thread, None);
+    }
+
+    /// By its own clock and its own number: other tests keep the processor busy, under the same names too.
+    #[test]
+    fn a_busy_thread_shows() {
+        use rustix::time::{ClockId, clock_gettime};
+
+        let own_time = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+        let spin = move || {
+            while own_time() < Duration::from_millis(60) {
+                std::hint::spin_loop();
+            }
+            let own = fs::read_link("/proc/thread-self").ok()?;
+            let own: u64 = own.file_name()?.to_str()?.parse().ok()?;
+            Some(Reading::now().threads.remove(&own).unwrap())
+        };
+        let busy = std::thread::Builder::new().name("busy".to_owned()).spawn(spin).unwrap();
+        let Some(busy) = busy.join().unwrap() else { return };
+        assert_eq!(busy.name, "busy");
+        // The kernel brings this figure up to date at its ticks.
+        assert!(busy.time >= Duration::from_millis(10), "{busy:?}");
     }
 }
