@@ -51,8 +51,9 @@ MINUTES = 20.0
 # Fewer leave nothing to judge once the warm-up is over.
 FEWEST_MINUTES = 3.0
 
-# Time after the first question for metrics until nobody is there any more, in seconds.
-ALONE_SECONDS = 1.0
+# Time after the first question for metrics until nobody is there any more, its helper thread included, in
+# seconds.
+ALONE_SECONDS = 2.5
 
 # Time in which files and threads must be back once all clients have left, in seconds: longer than the
 # linger of a closed connection, a probe of a dead one, and an idle helper thread.

@@ -21,6 +21,11 @@ use vedette_server::{
 /// How long abandoned tasks may take to end.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(100);
 
+/// How long a helper thread (metrics are rendered on one, networks loaded) waits for more to do. The runtime
+/// wakes those that wait in turn, so that with its 10 s the regular jobs kept as many threads for good as had
+/// ever been busy at once.
+const HELPER_KEEP_ALIVE: Duration = Duration::from_secs(1);
+
 /// Further signals within this time of the first are its echo.
 const SIGNAL_ECHO: Duration = Duration::from_secs(1);
 
@@ -71,6 +76,7 @@ fn io_runtime(threads: usize) -> Result<Runtime, ServeError> {
     Builder::new_multi_thread()
         .worker_threads(threads)
         .thread_name("io")
+        .thread_keep_alive(HELPER_KEEP_ALIVE)
         .enable_all()
         .build()
         .map_err(ServeError::Runtime)
