@@ -244,5 +244,6 @@ pub const DRAIN_READ: Duration = Duration::from_millis(100);
 /// Part of the grace time kept back for closing down after the last answer.
 pub const GRACE_RESERVE: Duration = Duration::from_millis(250);
 
-/// How often the histograms are folded when nobody scrapes: their samples pile up until then.
-pub const METRICS_UPKEEP: Duration = Duration::from_secs(5);
+/// How often the histograms are folded, whose samples pile up when nobody scrapes, and free memory is given
+/// back to the kernel.
+pub const UPKEEP: Duration = Duration::from_secs(5);

@@ -26,9 +26,8 @@ use crate::{
     infer::ModelInfo,
     ingress::Ingress,
     intake::{FrameMemory, MessageLimits, Metered},
-    limits::{
-        GRACE_RESERVE, METADATA_BYTES, METRICS_UPKEEP, STRANGERS_MESSAGE_BYTES, message_bytes,
-    },
+    limits::{GRACE_RESERVE, METADATA_BYTES, STRANGERS_MESSAGE_BYTES, UPKEEP, message_bytes},
+    memory,
     pipeline::Pipeline,
     reload::{Reload, Reloader},
     supervision::{Supervisor, set_status, tell_supervisor},
@@ -298,10 +297,14 @@ fn reflection_service() -> tonic_reflection::server::v1::ServerReflectionServer<
 }
 
 async fn upkeep(metrics: Arc<Metrics>) {
-    let mut tick = tokio::time::interval(METRICS_UPKEEP);
+    let mut tick = tokio::time::interval(UPKEEP);
     loop {
         tick.tick().await;
         let metrics = Arc::clone(&metrics);
-        let _ = tokio::task::spawn_blocking(move || metrics.upkeep()).await;
+        let jobs = move || {
+            metrics.upkeep();
+            memory::give_back();
+        };
+        let _ = tokio::task::spawn_blocking(jobs).await;
     }
 }
