@@ -60,11 +60,12 @@ pub fn keep_for_the_next_frame() -> bool {
     true
 }
 
-/// Gives free memory back to the kernel, wherever in a heap it lies; does nothing with another C library.
-/// Called regularly.
+/// Gives memory that is free within a heap back to the kernel; does nothing with another C library. Called
+/// regularly.
 ///
 /// A heap gives back by itself only what is free at its end: one small block there holds all that a burst
-/// took for as long as it lives. Holds each heap's lock for the walk through its free blocks.
+/// took for as long as it lives. What is free at the end of a thread's heap stays, below the threshold.
+/// Holds each heap's lock for the walk through its free blocks.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: takes a plain number. Only blocks that are free are touched.
