@@ -78,9 +78,9 @@ pub fn give_back() {
 mod glibc {
     use std::os::raw::c_int;
 
-    /// Free memory at the end of a heap beyond which it is given back, in bytes: two full-HD pictures in
-    /// RGB. Each thread's heap keeps up to so much.
-    const TRIM_THRESHOLD_BYTES: c_int = 16 << 20;
+    /// Free memory at the end of a heap beyond which it is given back, in bytes: a full-HD picture in
+    /// NV12 and some. Each thread's heap keeps up to so much.
+    const TRIM_THRESHOLD_BYTES: c_int = 4 << 20;
 
     /// What a heap grows by at least, in bytes, so that it does not grow for each frame anew.
     const TOP_PAD_BYTES: c_int = 1 << 20;
