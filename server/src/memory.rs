@@ -7,16 +7,17 @@ use std::{fs, path::Path};
 #[must_use]
 pub fn usable_bytes() -> Option<u64> {
     let read = |path: &Path| fs::read_to_string(path).ok();
-    let machine = read(Path::new("/proc/meminfo")).as_deref().and_then(total_bytes);
+    let machine =
+        read(Path::new("/proc/meminfo")).and_then(|meminfo| bytes_of(&meminfo, "MemTotal:"));
     let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
     let limits = limit_files(&groups);
     let group = limits.iter().filter_map(|path| read(Path::new(path))?.trim().parse().ok()).min();
     machine.into_iter().chain(group).min()
 }
 
-/// `MemTotal` of `/proc/meminfo`, in bytes.
-fn total_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+/// The value of a line in kB, as in `/proc/meminfo` and `/proc/self/status`, in bytes.
+fn bytes_of(text: &str, label: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(label))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
@@ -103,7 +104,8 @@ mod tests {
     #[test]
     fn the_machine_has_memory() {
         assert!(usable_bytes().is_some_and(|bytes| bytes > 1 << 24));
-        assert_eq!(total_bytes("MemTotal:       24 kB\nMemFree: 1 kB\n"), Some(24 * 1024));
+        let meminfo = "MemTotal:       24 kB\nMemFree: 1 kB\n";
+        assert_eq!(bytes_of(meminfo, "MemTotal:"), Some(24 * 1024));
     }
 
     #[test]
@@ -127,16 +129,14 @@ mod tests {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[test]
     fn what_is_free_is_given_back_though_a_block_behind_it_lives() {
-        const BLOCKS: usize = 256;
-        const BLOCK_BYTES: usize = 1 << 20;
+        const BLOCKS: u64 = 256;
+        const BLOCK_BYTES: u64 = 1 << 20;
         let resident = || {
             let status = fs::read_to_string("/proc/self/status").expect("Linux has /proc");
-            let line = status.lines().find(|line| line.starts_with("RssAnon:")).expect("a line");
-            let kib = line.split_whitespace().nth(1).and_then(|kib| kib.parse::<usize>().ok());
-            kib.expect("a number of KiB") * 1024
+            bytes_of(&status, "RssAnon:").expect("the kernel tells it")
         };
         assert!(keep_for_the_next_frame());
-        let burst: Vec<_> = (0..BLOCKS).map(|_| vec![1_u8; BLOCK_BYTES]).collect();
+        let burst: Vec<_> = (0..BLOCKS).map(|_| vec![1_u8; BLOCK_BYTES as usize]).collect();
         let behind = std::hint::black_box(vec![1_u8; 1 << 10]);
         let before = resident();
         drop(std::hint::black_box(burst));
