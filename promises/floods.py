@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +23,9 @@ NEIGHBOUR_MS = 100.0
 
 # Times that each flood comes, from a new connection.
 FLOODS = 5
+
+# The neighbours of a slow reader; how long they play follows.
+FIVE_CAMERAS = ("--cameras", "5", "--warmup", "2", "--seconds")
 
 
 def flood(env: Env, kind: str, addr: str, *options: str, seconds: float = 90.0) -> dict[str, Any]:
@@ -64,49 +68,66 @@ def neighbour(report: Report) -> str:
 @promise(
     2,
     "a slow reader costs its neighbours nothing",
-    mark="RSS < +8 MiB; neighbours' p99 within 1 ms of alone",
+    mark="RSS < +8 MiB; neighbours' p99 within 1 ms of that on a server without it; CPU < +5 % of a core",
     quiet=True,
 )
 def slow_reader(env: Env) -> Finding:
     """A client announces a window of 0, so that no byte of an answer can be sent to it, and sends
     frames of 178 KB at 10 FPS for 60 s, as far as the server takes them. Five cameras at 10 FPS play
-    before, beside it and after it. Resident memory is sampled every half second while it is there and
-    compared with that of the five alone; their p99 with the larger one of their two runs alone."""
-    fleet = ("--cameras", "5", "--warmup", "2", "--seconds")
-    file = FIXTURES / "scene_1080p.jpg"
-    with Server(env, *SPIN) as server:
-        before = run_sim(env, server.addr, *fleet, "20")
+    beside it, and five others at a second server that has no such client: a stall of the machine
+    hits both. Three times, for the median of what their p99 differ by and of how much more of a core
+    the first server takes. Resident memory is sampled every half second and compared with that of
+    five cameras alone."""
+    with Server(env, *SPIN) as server, Server(env, *SPIN) as witness:
+        run_sim(env, server.addr, *FIVE_CAMERAS, "20")
         memory = server.rss_bytes()
-        sim = start_sim(env, server.addr, *fleet, "60")
-        options = ["--seconds", "60", "--file", file]
-        slow = env.spawn(
-            [sys.executable, HERE / "flood.py", "slow-reader", server.addr, *options],
-            stdout=-1,
-            text=True,
-        )
-        peak = memory
-        while slow.poll() is None:
-            peak = max(peak, server.rss_bytes())
-            time.sleep(0.5)
-        found = json.loads(slow.communicate()[0])
-        report = sim.report()
-        after = run_sim(env, server.addr, *fleet, "20")
-    grown = (peak - memory) / MIB
-    alone = max(before["p99_ms"], after["p99_ms"])
-    lost = [run["sent"] - run["ok"] for run in (before, report, after)]
+        rounds = [slow_reading(env, server, witness) for _ in range(3)]
+    grown = (max(each["peak"] for each in rounds) - memory) / MIB
+    later = statistics.median(each["p99_ms"] - each["witness_p99_ms"] for each in rounds)
+    busier = statistics.median(each["cores"] - each["witness_cores"] for each in rounds)
     held = (
         grown < 8
-        and report["p99_ms"] <= alone + 1
-        and lost == [0, 0, 0]
-        and found["frames"] > 0
-        and found["answer_bytes"] == 0
-        and not found["closed"]
+        and later <= 1
+        and busier <= 0.05
+        and all(each["lost"] == 0 for each in rounds)
+        and all(each["frames"] > 0 for each in rounds)
+        and not any(each["answer_bytes"] or each["closed"] for each in rounds)
     )
+    p99s = ", ".join(f"{each['p99_ms']:.1f} and {each['witness_p99_ms']:.1f}" for each in rounds)
     figure = (
-        f"RSS {grown:+.1f} MiB; p99 {report['p99_ms']:.1f} ms, alone {before['p99_ms']:.1f} and "
-        f"{after['p99_ms']:.1f} ms; it got rid of {found['frames']} of 600 frames"
+        f"RSS {grown:+.1f} MiB; p99 {p99s} ms: {later:+.1f} ms; CPU {100 * busier:+.1f} % of a core; it "
+        f"got rid of {', '.join(str(each['frames']) for each in rounds)} of 600 frames"
     )
     return Finding(figure, held)
+
+
+def slow_reading(env: Env, server: Server, witness: Server) -> dict[str, Any]:
+    """A slow reader's stay of 60 s at one of two servers that have five cameras each."""
+    servers = (server, witness)
+    used = [each.cpu_seconds() for each in servers]
+    sims = [start_sim(env, each.addr, *FIVE_CAMERAS, "58") for each in servers]
+    options = ["--seconds", "60", "--file", FIXTURES / "scene_1080p.jpg"]
+    slow = env.spawn(
+        [sys.executable, HERE / "flood.py", "slow-reader", server.addr, *options],
+        stdout=-1,
+        text=True,
+    )
+    began, peak = time.monotonic(), 0
+    while slow.poll() is None:
+        peak = max(peak, server.rss_bytes())
+        time.sleep(0.5)
+    reports = [sim.report() for sim in sims]
+    took = time.monotonic() - began
+    cores = [(each.cpu_seconds() - before) / took for each, before in zip(servers, used, strict=True)]
+    found: dict[str, Any] = json.loads(slow.communicate()[0])
+    return found | {
+        "peak": peak,
+        "p99_ms": reports[0]["p99_ms"],
+        "witness_p99_ms": reports[1]["p99_ms"],
+        "cores": cores[0],
+        "witness_cores": cores[1],
+        "lost": sum(report["sent"] - report["ok"] for report in reports),
+    }
 
 
 @promise(
