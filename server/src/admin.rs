@@ -1,10 +1,15 @@
-//! The operators' port: metrics and probes over HTTP.
+//! The operators' port: metrics, probes and the live page over HTTP. There is nothing to change on it.
+
+mod live;
+mod page;
+mod preview;
 
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
+use arc_swap::ArcSwap;
 use axum::{
     Router,
     extract::State,
@@ -24,8 +29,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub use preview::Preview;
+
 use crate::{
     admit::Admission,
+    infer::ModelInfo,
     limits::{ACCEPT_PAUSE, ADMIN_CONNECTIONS, ADMIN_IDLE},
     telemetry::metrics::Metrics,
 };
@@ -33,29 +41,47 @@ use crate::{
 /// Content type of Prometheus' text format, version 0.0.4.
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// What operators get to see.
 #[derive(Clone)]
-struct Admin {
-    admission: Arc<Admission>,
-    metrics: Arc<Metrics>,
-    drain: CancellationToken,
-    stuck: Arc<AtomicBool>,
+#[expect(missing_docs, reason = "the parts are documented")]
+pub struct Admin {
+    pub admission: Arc<Admission>,
+    pub model: Arc<ArcSwap<ModelInfo>>,
+    pub metrics: Arc<Metrics>,
+    /// Cancelled while shutting down.
+    pub drain: CancellationToken,
+    /// Set while a worker is stuck.
+    pub stuck: Arc<AtomicBool>,
+    /// `None`: nobody sees pictures.
+    pub preview: Option<Preview>,
+    /// Connections of open pages.
+    pub viewers: Arc<Semaphore>,
+    pub workers: usize,
+    pub max_cameras: usize,
 }
 
-/// Serves `/metrics`, `/healthz` (the process runs) and `/readyz` (503 while shutting down, or while a
-/// worker is stuck) until dropped.
-pub async fn serve(
-    listener: TcpListener,
-    admission: Arc<Admission>,
-    metrics: Arc<Metrics>,
-    drain: CancellationToken,
-    stuck: Arc<AtomicBool>,
-) {
+impl Admin {
+    /// Why no cameras are taken; `None` while they are.
+    fn not_ready(&self) -> Option<&'static str> {
+        if self.drain.is_cancelled() {
+            Some("shutting down")
+        } else {
+            self.stuck.load(Relaxed).then_some("a worker is stuck")
+        }
+    }
+}
+
+/// Serves the live page, `/metrics`, `/healthz` (the process runs) and `/readyz` (503 while shutting down, or
+/// while a worker is stuck) until dropped.
+pub async fn serve(listener: TcpListener, admin: Admin) {
     let router = Router::new()
-        .route("/", get(index))
         .route("/metrics", get(render))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
-        .with_state(Admin { admission, metrics, drain, stuck });
+        .merge(page::routes())
+        .merge(live::routes())
+        .merge(preview::routes())
+        .with_state(admin);
     // Bounded in number and in time, unlike with axum's own loop: whoever may connect here must not take the
     // descriptors that cameras need. All of them end when this does.
     let places = Arc::new(Semaphore::new(ADMIN_CONNECTIONS));
@@ -89,11 +115,6 @@ async fn accept(listener: &TcpListener) -> Option<TcpStream> {
     }
 }
 
-async fn index() -> &'static str {
-    "vedette-server\n\n/metrics  Prometheus metrics\n/healthz  the process runs\n\
-     /readyz   the server takes cameras: it is not shutting down, and no worker is stuck\n"
-}
-
 async fn render(State(admin): State<Admin>) -> Result<impl IntoResponse, StatusCode> {
     admin.admission.sample();
     // Apart from the threads that move frames: rendering all histograms takes milliseconds.
@@ -103,12 +124,9 @@ async fn render(State(admin): State<Admin>) -> Result<impl IntoResponse, StatusC
     Ok(([(header::CONTENT_TYPE, PROMETHEUS_TEXT)], text))
 }
 
-async fn ready(State(admin): State<Admin>) -> (StatusCode, &'static str) {
-    if admin.drain.is_cancelled() {
-        (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n")
-    } else if admin.stuck.load(Relaxed) {
-        (StatusCode::SERVICE_UNAVAILABLE, "a worker is stuck\n")
-    } else {
-        (StatusCode::OK, "ready\n")
+async fn ready(State(admin): State<Admin>) -> (StatusCode, String) {
+    match admin.not_ready() {
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+        None => (StatusCode::OK, "ready\n".to_owned()),
     }
 }

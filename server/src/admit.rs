@@ -53,7 +53,7 @@ impl Admission {
     #[must_use]
     pub fn new(max_cameras: usize, metrics: Arc<Metrics>) -> (Arc<Self>, Receiver<()>) {
         let (wake, woken) = bounded(max_cameras);
-        metrics.max_cameras.set(max_cameras as f64);
+        metrics.set_max_cameras(max_cameras);
         let admission = Self {
             scheduler: Mutex::default(),
             wake,

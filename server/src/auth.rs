@@ -20,6 +20,7 @@ use std::{
     },
 };
 
+use http::HeaderMap;
 use metrics::Gauge;
 use tokio::sync::watch;
 use tonic::{Request, Status, metadata::MetadataMap, service::Interceptor};
@@ -29,10 +30,10 @@ use crate::{
     error::{Farewell, RefusedStream},
     frame::CameraId,
     rate::Limiter,
-    reload::{FileError, Named, Reload, Watched},
+    reload::{Content, FileError, Named, Reload, Watched},
     telemetry::metrics::Metrics,
 };
-use file::Tokens;
+use file::{OneSecret, Tokens};
 
 /// Metadata key of the token.
 const AUTHORIZATION: &str = "authorization";
@@ -107,7 +108,7 @@ impl Holders {
     /// Without a valid one. What is wrong with it is not told.
     fn bearer(self: &Arc<Self>, metadata: &MetadataMap) -> Result<Bearer, RefusedStream> {
         let tokens = self.tokens.current();
-        let name = presented(metadata)
+        let name = presented(metadata.as_ref())
             .and_then(|secret| tokens.holder_of(secret, now()))
             .ok_or(RefusedStream::Unauthenticated)?;
         Ok(Bearer { account: self.account(name), holders: Arc::clone(self) })
@@ -150,12 +151,48 @@ fn now() -> i64 {
 }
 
 /// The secret of the one `authorization: Bearer SECRET`. Two of them say nothing.
-fn presented(metadata: &MetadataMap) -> Option<&[u8]> {
-    let mut values = metadata.get_all(AUTHORIZATION).iter();
+fn presented(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
     let (value, None) = (values.next()?.as_bytes(), values.next()) else { return None };
     let (scheme, secret) = value.split_at_checked(SCHEME.len())?;
     let secret = secret.strip_prefix(b" ")?.trim_ascii();
     (scheme.eq_ignore_ascii_case(SCHEME.as_bytes()) && !secret.is_empty()).then_some(secret)
+}
+
+/// The one secret of the operators, who may see pictures.
+#[derive(Debug)]
+pub struct OperatorToken {
+    secret: Watched<OneSecret>,
+}
+
+impl OperatorToken {
+    /// Reads its file for the first time.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not one line that a token may be.
+    pub fn load(path: &Path, metrics: &Metrics) -> Result<Arc<Self>, FileError> {
+        let file = Named { key: "admin_token_file", path: path.to_path_buf() };
+        let counters = metrics.token_reloads.clone();
+        let parse = |contents: &[Content]| OneSecret::parse(&contents[0]);
+        let secret = Watched::load("the operators' token", vec![file], counters, parse)?;
+        Ok(Arc::new(Self { secret }))
+    }
+
+    /// Whether a request carries it.
+    #[must_use]
+    pub fn opens(&self, headers: &HeaderMap) -> bool {
+        presented(headers).is_some_and(|secret| self.secret.current().is(secret))
+    }
+}
+
+impl Reload for OperatorToken {
+    fn look(&self) {
+        self.secret.look();
+    }
+
+    fn reload(&self) {
+        self.secret.reload();
+    }
 }
 
 /// One whose token was valid when the call began.
@@ -360,7 +397,7 @@ mod tests {
             (&["Bearer abc", "Bearer abc"], None),
         ] {
             let metadata = metadata(values);
-            assert_eq!(presented(&metadata), secret.map(str::as_bytes), "{values:?}");
+            assert_eq!(presented(metadata.as_ref()), secret.map(str::as_bytes), "{values:?}");
         }
     }
 

@@ -21,6 +21,7 @@ use crate::{
 #[expect(missing_docs, reason = "the parts are documented")]
 pub struct Config {
     pub net: NetConfig,
+    pub operators: OperatorConfig,
     pub backend: BackendConfig,
     pub model: ModelConfig,
     pub detect: DetectOptions,
@@ -43,6 +44,15 @@ pub struct NetConfig {
     pub io_threads: usize,
     pub connections: ConnectionConfig,
     pub security: SecurityConfig,
+}
+
+/// What operators get to see.
+#[derive(Debug, Clone, Default)]
+pub struct OperatorConfig {
+    /// The file of the token that shows them pictures; `None`: nobody sees any.
+    pub preview: Option<PathBuf>,
+    /// Cameras that have series of their own.
+    pub camera_series: usize,
 }
 
 /// Who may connect, and how much they may send.
@@ -169,6 +179,7 @@ impl Settings {
                 connections: connections(&s)?,
                 security: security(&s)?,
             },
+            operators: operators(&s)?,
             supervision: supervision(&s)?,
             faults: faults(&s),
             backend: match given("backend", s.backend)? {
@@ -267,6 +278,21 @@ fn connections(s: &Settings) -> Result<ConnectionConfig, ConfigError> {
         handshake: seconds("handshake_seconds", s.handshake_seconds, 1..=3600)?,
         age: (!age.age.is_zero()).then_some(age),
     })
+}
+
+fn operators(s: &Settings) -> Result<OperatorConfig, ConfigError> {
+    let preview = match (given("preview", s.preview)?, &s.admin_token_file) {
+        (true, None) => {
+            return Err(ConfigError(
+                "admin_token_file: preview needs it; pictures are shown only to those who give its token"
+                    .into(),
+            ));
+        }
+        (true, Some(file)) => Some(file.clone()),
+        (false, _) => None,
+    };
+    let camera_series = within("camera_metrics", s.camera_metrics, 0..=MAX_MAX_CAMERAS)?;
+    Ok(OperatorConfig { preview, camera_series })
 }
 
 fn security(s: &Settings) -> Result<SecurityConfig, ConfigError> {

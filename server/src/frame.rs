@@ -21,7 +21,7 @@ impl fmt::Display for FrameId {
 }
 
 /// Name of a camera: 1 to 64 characters of `[A-Za-z0-9._-]`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CameraId(String);
 
 impl CameraId {

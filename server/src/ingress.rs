@@ -36,7 +36,10 @@ use crate::{
     rate::{Limiter, Quota},
     response::{Answer, Progress, Reply, StreamState, Ticket},
     schedule::CameraKey,
-    telemetry::metrics::{Metrics, Refusal},
+    telemetry::{
+        fleet::Attendance,
+        metrics::{Metrics, Refusal},
+    },
     worker::refuse,
 };
 
@@ -96,6 +99,14 @@ impl Shared {
         registering().inspect_err(|error: &RefusedStream| {
             error.note(&self.metrics, call.connection, Some(&named));
         })
+    }
+
+    /// Lets operators see the camera of a stream, or of a single call.
+    fn attend(&self, registration: &Registration, call: bool) -> Attendance {
+        let stream = &registration.stream;
+        let attendance = self.metrics.fleet.join(&stream.camera, call, clock::now());
+        stream.show_to_operators(attendance.camera());
+        attendance
     }
 
     /// What frames are counted against that come by a stream of its own (`calls` is `None`), or by single
@@ -197,6 +208,7 @@ impl ObjectDetection for Ingress {
         let call = Call::of(&request);
         let (registration, seat) = self.shared.register(&call)?;
         registration.stream.limit(self.shared.quota(&call, None));
+        let attendance = self.shared.attend(&registration, false);
         call.log(&registration.stream.camera);
         let retire_at = self.shared.retire_at(call.connection, registration.key());
         // Bounded by places reserved before a frame is read: a client that does not read its answers
@@ -214,7 +226,12 @@ impl ObjectDetection for Ingress {
             accepted: 0,
         };
         tokio::spawn(reader.run());
-        Ok(Response::new(ReplyStream { queue, _registration: registration, _seat: seat }))
+        Ok(Response::new(ReplyStream {
+            queue,
+            _registration: registration,
+            _seat: seat,
+            _attendance: attendance,
+        }))
     }
 
     async fn detect(
@@ -223,6 +240,9 @@ impl ObjectDetection for Ingress {
     ) -> Result<Response<DetectResponse>, Status> {
         let call = Call::of(&request);
         let (registration, _seat) = self.shared.register(&call)?;
+        // One that has no name would be another camera with each call.
+        let named = call.metadata.contains_key(CAMERA_ID_KEY);
+        let _attendance = named.then(|| self.shared.attend(&registration, true));
         let calls = call.connection.map(|connection| &*connection.calls);
         registration.stream.limit(self.shared.quota(&call, calls));
         let (replies, mut queue) = mpsc::channel(1);
@@ -470,6 +490,7 @@ pub struct ReplyStream {
     queue: mpsc::Receiver<Reply>,
     _registration: Registration,
     _seat: Option<Seat>,
+    _attendance: Attendance,
 }
 
 impl Stream for ReplyStream {

@@ -66,6 +66,43 @@ pub const ADMIN_CONNECTIONS: usize = 64;
 /// Time that such a connection may take to ask, and may stay open without asking.
 pub const ADMIN_IDLE: Duration = Duration::from_mins(1);
 
+/// Connections of those that are kept by open live pages. What is left is for scrapers and probes.
+pub const LIVE_VIEWERS: usize = 32;
+
+/// Least time between two pictures of a camera that somebody looks at: five a second are enough to see what it
+/// sees, and cost its viewer's browser and network little.
+pub const PICTURE_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long a viewer's request waits for the next picture; proxies give up after a minute as a rule.
+pub const PICTURE_WAIT: Duration = Duration::from_secs(10);
+
+/// Longest side of a picture that had to be encoded anew for a viewer, in pixels.
+pub const PICTURE_SIDE: u32 = 960;
+
+/// Time within which an answer must arrive, or the next frame of a camera at 10 FPS is there first.
+pub const PROMISE: Duration = Duration::from_millis(100);
+
+/// Seconds that are kept of each camera and of all together: the time in which somebody who was called opens
+/// the page. 64 bytes each.
+pub const HISTORY_SECONDS: usize = 300;
+
+/// How long a camera that has left is remembered.
+pub const GONE: Duration = Duration::from_secs(HISTORY_SECONDS as u64);
+
+/// Cameras that have left and are remembered, at most; each keeps its history, 19 KB.
+pub const GONE_CAMERAS: usize = 32;
+
+/// Silence after which a camera is stale, unless it is used to be silent for longer.
+pub const STALE: Duration = Duration::from_secs(2);
+
+/// Times a camera's usual interval between messages after which it is stale.
+pub const STALE_INTERVALS: f64 = 3.0;
+
+/// Share of the workers' time up to which cameras can be added. The slowest answer of 14 cameras was 41 ms at
+/// 0.85 of what the machine can do, of 17 cameras 60 ms at 0.96 (benches/RESULTS.md): beyond, a stall is not
+/// made up for.
+pub const HEADROOM_BUSY: f64 = 0.85;
+
 /// Largest message to services that ask for no token: the name of a service or of a symbol.
 pub const STRANGERS_MESSAGE_BYTES: usize = 1024;
 

@@ -42,6 +42,12 @@ fn limit_files(groups: &str) -> Vec<String> {
     files
 }
 
+/// Bytes of this process that are in memory (`proc_pid_status(5)`); `None` where that cannot be read.
+#[must_use]
+pub fn resident_bytes() -> Option<u64> {
+    bytes_of(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+}
+
 /// Tunes glibc's allocator; does nothing with another C library. Called once, at the start. Returns
 /// whether every setting was taken.
 ///

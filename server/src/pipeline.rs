@@ -85,7 +85,7 @@ impl Pipeline {
         metrics: &Arc<Metrics>,
     ) -> Result<Self, PipelineError> {
         let workers = engines.len();
-        metrics.workers.set(workers as f64);
+        metrics.set_workers(workers);
         let (admission, woken) = Admission::new(max_cameras, Arc::clone(metrics));
         // These two carry nothing: the other side only watches for their end.
         let (stop, stopped) = bounded(0);
@@ -278,16 +278,22 @@ impl Context {
             if let Some(next) = self.next.fetch(&mut seen) {
                 engine = next;
             }
+            let mut begun = None;
             let result = catch_unwind(AssertUnwindSafe(|| {
                 let now = clock::now();
                 let most = self.share(engine.batch());
                 self.admission.take(most, now, &mut taken);
                 if !taken.is_empty() {
+                    begun = Some(now);
                     self.watch.begin(worker, now);
                     engine.process(&mut taken);
                 }
             }));
             self.watch.end(worker);
+            if let Some(begun) = begun {
+                let now = clock::now();
+                self.metrics.fleet.busy(now.saturating_duration_since(begun), now);
+            }
             if result.is_err() {
                 // The frames' tickets answer INTERNAL as they are dropped.
                 taken.clear();

@@ -15,10 +15,13 @@ use vedette_proto::camera_ai::{DetectResponse, Object, StageTimes};
 
 use crate::{
     clock::{self, micros_u32},
-    frame::{CameraId, FrameId, Outcome, Timing},
+    frame::{CameraId, FrameId, Outcome, Picture, Timing},
     intake::Reservation,
     rate::{OverRate, Quota},
-    telemetry::metrics::Metrics,
+    telemetry::{
+        fleet::{Camera, Ended},
+        metrics::Metrics,
+    },
 };
 
 /// What a stream's reply queue carries.
@@ -48,6 +51,8 @@ pub struct Answer {
     pub progress: Progress,
     /// Model that answered; only with `Outcome::Ok`.
     pub model: String,
+    /// The picture, for an operator who waits for one.
+    pub picture: Option<Picture>,
 }
 
 impl Answer {
@@ -67,20 +72,38 @@ pub struct StreamState {
     taken: Notify,
     /// What its frames are counted against; unset: nothing.
     quota: OnceLock<Quota>,
+    /// The camera as operators see it; unset for one that has no name and comes by a single call.
+    seen: OnceLock<Arc<Camera>>,
     // A lock because workers on several threads finish frames of one stream; held for a few moves,
     // never across an await.
     order: Mutex<InOrder<Ready>>,
 }
 
-type Ready = (OwnedPermit<Reply>, DetectResponse, Timing);
+/// An answer whose turn may not have come.
+#[derive(Debug)]
+struct Ready {
+    place: OwnedPermit<Reply>,
+    response: DetectResponse,
+    timing: Timing,
+    outcome: Outcome,
+    progress: Progress,
+    picture: Option<(Picture, Option<Reservation>)>,
+}
 
 impl StreamState {
     /// State of a new stream.
     #[must_use]
     pub fn new(camera: CameraId) -> Self {
         let order = Mutex::new(InOrder::default());
-        let (gone, taken, quota) = (AtomicBool::new(false), Notify::new(), OnceLock::new());
-        Self { camera, gone, taken, quota, order }
+        let (gone, taken) = (AtomicBool::new(false), Notify::new());
+        let (quota, seen) = (OnceLock::new(), OnceLock::new());
+        Self { camera, gone, taken, quota, seen, order }
+    }
+
+    /// Lets operators see what becomes of the stream's frames, before its first one.
+    pub fn show_to_operators(&self, camera: &Arc<Camera>) {
+        // As with the limit: once.
+        let _ = self.seen.set(Arc::clone(camera));
     }
 
     /// Sets what the stream's frames are counted against, before its first one.
@@ -131,7 +154,7 @@ impl Ticket {
         stream: Arc<StreamState>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        metrics.frames_received.increment(1);
+        metrics.received();
         Self { id, timing, place: Some(place), stream, metrics, turn: None, memory: None }
     }
 
@@ -152,6 +175,12 @@ impl Ticket {
     /// When it came too soon after others. The text is the answer's detail.
     pub fn check_rate(&self, now: Instant) -> Result<(), OverRate> {
         self.stream.quota.get().map_or(Ok(()), |quota| quota.take(now))
+    }
+
+    /// Whether an operator waits for this camera's next picture at `now`.
+    #[must_use]
+    pub fn wants_picture(&self, now: Instant) -> bool {
+        self.stream.seen.get().is_some_and(|camera| camera.wants_picture(now))
     }
 
     /// Whether nobody waits for the answer any more.
@@ -198,12 +227,15 @@ impl Ticket {
             }),
             model: answer.model,
         };
-        let ready = (place, response, self.timing);
+        let picture = answer.picture.map(|picture| (picture, self.memory.take()));
+        let (timing, progress) = (self.timing, answer.progress);
+        let ready = Ready { place, response, timing, outcome, progress, picture };
+        let camera = self.stream.seen.get();
         match self.turn {
-            None => hand_over(ready, &self.metrics),
+            None => hand_over(ready, camera, &self.metrics),
             Some(turn) => {
                 let mut order = self.stream.order.lock().unwrap_or_else(PoisonError::into_inner);
-                order.finish(turn, ready, |ready| hand_over(ready, &self.metrics));
+                order.finish(turn, ready, |ready| hand_over(ready, camera, &self.metrics));
             }
         }
     }
@@ -219,18 +251,25 @@ impl Drop for Ticket {
 }
 
 /// Puts a response into its reserved place; this never waits.
-fn hand_over((place, mut response, timing): Ready, metrics: &Metrics) {
+fn hand_over(ready: Ready, camera: Option<&Arc<Camera>>, metrics: &Metrics) {
+    let Ready { place, mut response, timing, outcome, progress, picture } = ready;
     let total = total(timing, clock::now());
     if let Some(times) = &mut response.times {
         times.total_us = micros_u32(total);
     }
-    if response.outcome == i32::from(Outcome::Ok.to_wire()) {
+    if outcome == Outcome::Ok {
         metrics.frame_seconds.record(total);
         if let Some(captured_us) = timing.captured_us {
             // A camera whose clock is ahead would be from the future.
             let age = clock::unix_micros().saturating_sub(captured_us).max(0);
             metrics.capture_age_seconds.record(age as f64 / 1e6);
         }
+    }
+    let (received, detail) = (timing.received, response.detail.as_str());
+    let ended = Ended { outcome, received, total, progress: &progress, detail };
+    metrics.fleet.note(&ended, camera.map(Arc::as_ref));
+    if let (Some(camera), Some((picture, memory))) = (camera, picture) {
+        camera.show(picture, &response, memory);
     }
     place.send(Ok(response));
 }

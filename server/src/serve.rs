@@ -7,7 +7,7 @@ use std::{
 };
 
 use sd_notify::NotifyState;
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tonic::{server::NamedService, service::interceptor::InterceptedService, transport::Server};
 use tonic_health::{ServingStatus, server::HealthReporter};
@@ -16,9 +16,9 @@ use vedette_proto::{
 };
 
 use crate::{
-    admin,
+    admin::{self, Admin, Preview},
     admit::Admission,
-    auth::{Gate, Holders},
+    auth::{Gate, Holders, OperatorToken},
     config::{Config, ConnectionConfig, SecurityConfig},
     connection,
     error::ServeError,
@@ -26,7 +26,9 @@ use crate::{
     infer::ModelInfo,
     ingress::Ingress,
     intake::{FrameMemory, MessageLimits, Metered},
-    limits::{GRACE_RESERVE, METADATA_BYTES, STRANGERS_MESSAGE_BYTES, UPKEEP, message_bytes},
+    limits::{
+        GRACE_RESERVE, LIVE_VIEWERS, METADATA_BYTES, STRANGERS_MESSAGE_BYTES, UPKEEP, message_bytes,
+    },
     memory,
     pipeline::Pipeline,
     reload::{Reload, Reloader},
@@ -64,15 +66,33 @@ pub struct Running {
     helpers: Vec<JoinHandle<()>>,
 }
 
+/// What is read from the files that [`Config`] names, and again when they change.
+struct Secrets {
+    tls: Option<Arc<tls::Tls>>,
+    tokens: Option<Arc<Holders>>,
+    operators: Option<Arc<OperatorToken>>,
+}
+
+impl Secrets {
+    fn load(config: &Config, metrics: &Arc<Metrics>) -> Result<Self, ServeError> {
+        let SecurityConfig { tls, token_file, .. } = &config.net.security;
+        let operators = config.operators.preview.as_deref();
+        Ok(Self {
+            tls: tls.as_ref().map(|files| tls::load(files, metrics)).transpose()?,
+            tokens: token_file.as_deref().map(|path| Holders::load(path, metrics)).transpose()?,
+            operators: operators.map(|path| OperatorToken::load(path, metrics)).transpose()?,
+        })
+    }
+}
+
 /// Binds both ports, loads the model, starts the workers and serves.
 ///
 /// # Errors
 /// With one line that says what to change.
 pub async fn start(config: Config) -> Result<Running, ServeError> {
     let metrics = Arc::new(Metrics::new());
-    let SecurityConfig { tls, token_file, .. } = &config.net.security;
-    let tls = tls.as_ref().map(|files| tls::load(files, &metrics)).transpose()?;
-    let tokens = token_file.as_deref().map(|path| Holders::load(path, &metrics)).transpose()?;
+    let Secrets { tls, tokens, operators } = Secrets::load(&config, &metrics)?;
+    metrics.fleet.set_most_series(config.operators.camera_series);
     // The ports first: a port that is taken is reported before seconds of loading.
     let listener = bind("addr", config.net.addr).await?;
     let admin_listener = bind("admin_addr", config.net.admin_addr).await?;
@@ -94,15 +114,14 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         calls: config.net.max_cameras,
     };
     let grace = config.net.grace;
-    let reloader = {
-        let model = Arc::new(pipeline.reloader(config.clone(), Arc::clone(&metrics)));
-        let parts: [Option<Arc<dyn Reload>>; 3] = [
-            tls.clone().map(|tls| tls as _),
-            tokens.clone().map(|tokens| tokens as _),
-            Some(model),
-        ];
-        Reloader::new(parts.into_iter().flatten().collect())
-    };
+    let model = Arc::new(pipeline.reloader(config.clone(), Arc::clone(&metrics)));
+    let parts: [Option<Arc<dyn Reload>>; 4] = [
+        tls.clone().map(|tls| tls as _),
+        tokens.clone().map(|tokens| tokens as _),
+        operators.clone().map(|token| token as _),
+        Some(model),
+    ];
+    let reloader = Reloader::new(parts.into_iter().flatten().collect());
     let supervisor = Supervisor {
         watch: Arc::clone(&pipeline.watch),
         config: config.supervision,
@@ -110,8 +129,18 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
         metrics: Arc::clone(&metrics),
         stuck: Arc::new(AtomicBool::new(false)),
     };
-    let stuck = Arc::clone(&supervisor.stuck);
     let workers = config.frames.workers;
+    let admin = Admin {
+        admission: Arc::clone(&admission),
+        model: Arc::clone(&pipeline.model),
+        metrics: Arc::clone(&metrics),
+        drain: drain.clone(),
+        stuck: Arc::clone(&supervisor.stuck),
+        preview: operators.map(|token| Preview::new(token, config.frames.limits)),
+        viewers: Arc::new(Semaphore::new(LIVE_VIEWERS)),
+        workers,
+        max_cameras: config.net.max_cameras,
+    };
     let connections = config.net.connections;
     let reflection = config.net.reflection.then(reflection_service);
     let memory = FrameMemory::new(config.frames.memory_bytes, metrics.frame_memory.clone());
@@ -139,13 +168,7 @@ pub async fn start(config: Config) -> Result<Running, ServeError> {
     };
     metrics.ready.set(1.0);
     let helpers = vec![
-        tokio::spawn(admin::serve(
-            admin_listener,
-            Arc::clone(&admission),
-            Arc::clone(&metrics),
-            drain.clone(),
-            stuck,
-        )),
+        tokio::spawn(admin::serve(admin_listener, admin)),
         tokio::spawn(upkeep(Arc::clone(&metrics))),
         tokio::spawn(reloader.clone().watch()),
     ];

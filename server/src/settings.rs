@@ -46,11 +46,30 @@ pub struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub addr: Option<SocketAddr>,
 
-    /// Address for /metrics, /healthz and /readyz (HTTP), for operators only
+    /// Address for the live page, /metrics, /healthz and /readyz (HTTP), for operators only
     /// [default: 127.0.0.1:9464]
     #[arg(long, value_name = "IP:PORT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_addr: Option<SocketAddr>,
+
+    /// Show a camera's latest picture with its boxes on the operators' page, to those who give the token of
+    /// --admin-token-file; kept only while somebody looks [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true",
+          help_heading = "Operators")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preview: Option<bool>,
+
+    /// The token that operators need to see pictures: a file with one line of 16 to 512 characters. Read
+    /// again when it changes
+    #[arg(long, value_name = "FILE", help_heading = "Operators")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_token_file: Option<PathBuf>,
+
+    /// Cameras that have series of their own in /metrics, at most; they end five minutes after the camera
+    /// has left [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Operators")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub camera_metrics: Option<usize>,
 
     /// Cameras served at the same time; one more is refused with RESOURCE_EXHAUSTED [default: 256]
     #[arg(long, value_name = "N")]
@@ -428,6 +447,9 @@ impl Settings {
         Self {
             addr: self.addr.or(Some(SocketAddr::from(([0, 0, 0, 0], 50051)))),
             admin_addr: self.admin_addr.or(Some(SocketAddr::from(([127, 0, 0, 1], 9464)))),
+            preview: self.preview.or(Some(false)),
+            admin_token_file: self.admin_token_file,
+            camera_metrics: self.camera_metrics.or(Some(0)),
             max_cameras: self.max_cameras.or(Some(256)),
             max_connections: self.max_connections.or(Some(MAX_CONNECTIONS)),
             max_connections_per_ip: self.max_connections_per_ip.or(Some(0)),

@@ -7,7 +7,7 @@ use crate::{
     clock,
     decode::{DecodeError, Decoder, FrameLimits, JpegDecode},
     faults::{Faults, Stage},
-    frame::Outcome,
+    frame::{Outcome, Picture},
     infer::{InferError, ModelInfo, network::Network, onnx::OnnxModel, spin::spin},
     letterbox::Letterbox,
     postprocess::{DetectOptions, Postprocessor},
@@ -57,6 +57,8 @@ struct Prepared {
     place: Place,
     letterbox: Letterbox,
     progress: Progress,
+    /// For an operator who waits for one.
+    picture: Option<Picture>,
 }
 
 /// Stands in for a network.
@@ -157,7 +159,9 @@ impl SpinEngine {
                 progress.size = size;
                 self.metrics.stages.inference.record(progress.inference);
                 let model = self.info.name.clone();
-                ticket.answer(Outcome::Ok, Answer { progress, model, ..Answer::default() });
+                let picture = ticket.wants_picture(start).then_some(picture);
+                let answer = Answer { progress, model, picture, ..Answer::default() };
+                ticket.answer(Outcome::Ok, answer);
             }
             Err(error) => refuse(ticket, &error, &progress, &self.metrics),
         }
@@ -206,7 +210,9 @@ impl OnnxEngine {
         progress.preprocess = end.saturating_duration_since(start);
         self.metrics.stages.preprocess.record(progress.preprocess);
         if let Some(ticket) = worth_computing(ticket, end, &progress) {
-            self.runner.prepared.push(Prepared { ticket, place, letterbox, progress });
+            let picture = ticket.wants_picture(end).then_some(picture);
+            let prepared = Prepared { ticket, place, letterbox, progress, picture };
+            self.runner.prepared.push(prepared);
         }
     }
 }
@@ -265,6 +271,7 @@ impl Runner {
                 progress: Progress { inference, postprocess, ..frame.progress },
                 model: self.model.info.name.clone(),
                 detail: String::new(),
+                picture: frame.picture,
             };
             frame.ticket.answer(Outcome::Ok, answer);
             drop(frame.place);

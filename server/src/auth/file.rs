@@ -180,21 +180,46 @@ fn text<'a>(entry: &'a Toml, key: &str) -> Result<Option<&'a str>, String> {
 fn secret(entry: &Toml) -> Result<Digest, String> {
     match (text(entry, "secret")?, text(entry, "sha256")?) {
         (Some(secret), None) => {
-            let lengths = MIN_TOKEN_BYTES..=MAX_TOKEN_BYTES;
-            // What a header may carry as one word.
-            let sound = secret.bytes().all(|byte| byte.is_ascii_graphic());
-            if !sound || !lengths.contains(&secret.len()) {
-                return Err(format!(
-                    "secret: must be {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} characters of ASCII \
-                     without spaces; `openssl rand -hex 32` makes one"
-                ));
-            }
-            Ok(digest_of(secret.as_bytes()))
+            sound(secret.as_bytes()).map_err(|reason| format!("secret: {reason}"))
         }
         (None, Some(hex)) => from_hex(hex)
             .ok_or_else(|| "sha256: must be 64 hexadecimal digits, as `sha256sum` prints".into()),
         (Some(_), Some(_)) => Err("has a secret and a sha256; one of them is enough".into()),
         (None, None) => Err("has neither secret nor sha256".into()),
+    }
+}
+
+/// The digest of what may be a secret.
+fn sound(secret: &[u8]) -> Result<Digest, String> {
+    let lengths = MIN_TOKEN_BYTES..=MAX_TOKEN_BYTES;
+    // What a header may carry as one word.
+    if secret.iter().all(u8::is_ascii_graphic) && lengths.contains(&secret.len()) {
+        return Ok(digest_of(secret));
+    }
+    Err(format!(
+        "must be {MIN_TOKEN_BYTES} to {MAX_TOKEN_BYTES} characters of ASCII without spaces; `openssl rand \
+         -hex 32` makes one"
+    ))
+}
+
+/// A secret that stands in a file alone.
+pub(super) struct OneSecret(Digest);
+
+impl OneSecret {
+    /// Reads the file: one line, which may have an end.
+    ///
+    /// # Errors
+    /// When it is not what a secret may be.
+    pub(super) fn parse(content: &Content) -> Result<Self, FileError> {
+        let digest = sound(content.bytes.trim_ascii_end());
+        let digest = digest.map_err(|reason| content.file.wrong(reason))?;
+        content.warn_if_open_to_others();
+        Ok(Self(digest))
+    }
+
+    /// Whether it is this one, in constant time.
+    pub(super) fn is(&self, presented: &[u8]) -> bool {
+        self.0.ct_eq(&digest_of(presented)).into()
     }
 }
 

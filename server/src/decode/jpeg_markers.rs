@@ -28,6 +28,8 @@ pub(super) struct JpegInfo {
     pub(super) orientation: Orientation,
     /// Written by Adobe's software or in its manner, which inverts inks.
     pub(super) adobe: bool,
+    /// Brings its Huffman tables. USB cameras leave them out, as Motion JPEG in AVI files may.
+    pub(super) tables: bool,
     /// Offset of the first scan's entropy-coded data.
     scan_start: usize,
 }
@@ -38,6 +40,7 @@ pub(super) fn scan(data: &[u8]) -> Result<JpegInfo, DecodeError> {
     let mut frame = None;
     let mut orientation = Orientation::NoTransforms;
     let mut adobe = false;
+    let mut tables = false;
     let mut at = 2;
     loop {
         let marker = next_marker(data, &mut at).ok_or_else(cut)?;
@@ -55,8 +58,17 @@ pub(super) fn scan(data: &[u8]) -> Result<JpegInfo, DecodeError> {
                     DecodeError::Malformed("the JPEG has a scan before its frame header".into())
                 })?;
                 let scan_start = at + 2 + body.len();
-                return Ok(JpegInfo { width, height, components, orientation, adobe, scan_start });
+                return Ok(JpegInfo {
+                    width,
+                    height,
+                    components,
+                    orientation,
+                    adobe,
+                    tables,
+                    scan_start,
+                });
             }
+            DHT => tables = true,
             0xC0..=0xCF if !matches!(marker, DHT | JPG | DAC) => frame = Some(frame_header(body)?),
             APP1 if body.starts_with(EXIF) => {
                 orientation = Orientation::from_exif_chunk(&body[EXIF.len()..])

@@ -29,7 +29,7 @@ use jpeg_markers::JpegInfo;
 use planes::{PlaneBuffers, Turn};
 use sniff::Encoded;
 
-use crate::frame::Picture;
+use crate::frame::{Layout, Picture};
 
 /// How much of a JPEG is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -62,6 +62,19 @@ pub enum Pixels<'a> {
     Rows(PixelView<'a>),
     /// Luma and chroma apart, possibly at a fraction of the size.
     Planar(Planar<'a>),
+}
+
+/// The media type (RFC 6838) of a picture that any browser shows as it is; `None` for raw pixels, and for
+/// JPEGs that rely on their decoder's Huffman tables.
+#[must_use]
+pub fn media_type(picture: &Picture) -> Option<&'static str> {
+    if picture.layout != Layout::Encoded {
+        return None;
+    }
+    match sniff::sniff(&picture.data).ok()? {
+        Encoded::Jpeg => jpeg_markers::scan(&picture.data).ok()?.tables.then_some("image/jpeg"),
+        Encoded::Other(format) => Some(format.to_mime_type()),
+    }
 }
 
 /// Decodes frames, reusing its buffers. One per worker.

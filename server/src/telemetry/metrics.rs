@@ -1,7 +1,7 @@
 //! Every metric of the server: names, meanings and handles. No other file names one.
 //!
-//! Times are in seconds, sizes in bytes, as Prometheus recommends. Series do not depend on the number
-//! of cameras.
+//! Times are in seconds, sizes in bytes, as Prometheus recommends. The number of series does not depend on
+//! that of cameras, unless `camera-metrics` allows some to have their own.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -13,7 +13,8 @@ use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 
-use crate::{decode::DecodeError, frame::Outcome, infer::ModelInfo};
+use super::fleet::{Fleet, SeriesNames};
+use crate::{clock, decode::DecodeError, frame::Outcome, infer::ModelInfo};
 
 const FRAMES_RECEIVED: &str = "vedette_frames_received_total";
 const FRAMES: &str = "vedette_frames_total";
@@ -48,6 +49,19 @@ const MAX_CAMERAS: &str = "vedette_max_cameras";
 const READY: &str = "vedette_ready";
 const MODEL_INFO: &str = "vedette_model_info";
 const BUILD_INFO: &str = "vedette_build_info";
+const BUSY_RATIO: &str = "vedette_busy_ratio";
+const HEADROOM_CAMERAS: &str = "vedette_headroom_cameras";
+const SLOWEST_FRAME_SECONDS: &str = "vedette_slowest_frame_seconds";
+const LIVE_CAMERAS: &str = "vedette_live_cameras";
+const STALE_CAMERAS: &str = "vedette_stale_cameras";
+/// Series that [`Fleet`] writes itself: they come and go with cameras, or are no whole numbers.
+const FLEET_SERIES: SeriesNames = SeriesNames {
+    busy: "vedette_worker_busy_seconds_total",
+    frames: "vedette_camera_frames_total",
+    slowest: "vedette_camera_slowest_frame_seconds",
+    last: "vedette_camera_last_frame_timestamp_seconds",
+    skipped: "vedette_camera_series_skipped",
+};
 
 /// Bucket bounds of all times, in seconds: from a stage's fraction of a millisecond to a stall, dense
 /// around the 0.1 s within which an answer must arrive.
@@ -154,7 +168,9 @@ pub struct ReloadCounters {
 pub struct Metrics {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
-    pub frames_received: Counter,
+    /// What happened in the last minutes, and to whom.
+    pub fleet: Fleet,
+    frames_received: Counter,
     frames: [Counter; Outcome::ALL.len()],
     bad_frames: [Counter; DecodeError::REASONS.len()],
     refused: [(Counter, AtomicU64); Refusal::ALL.len()],
@@ -177,14 +193,18 @@ pub struct Metrics {
     pub waiting_frames: Gauge,
     pub computing_frames: Gauge,
     pub frame_memory: Gauge,
-    pub workers: Gauge,
+    workers: Gauge,
     pub worker_panics: Counter,
     pub workers_stuck: Counter,
     pub model_reloads: ReloadCounters,
     /// The model described last.
     model_info: Mutex<Option<Gauge>>,
-    pub max_cameras: Gauge,
+    max_cameras: Gauge,
     pub ready: Gauge,
+    busy_ratio: Gauge,
+    slowest_frame: [Gauge; 2],
+    live_cameras: Gauge,
+    stale_cameras: Gauge,
     process: metrics_process::Collector,
 }
 
@@ -224,6 +244,10 @@ impl Metrics {
         let bad = "Frames answered BAD_IMAGE or UNSUPPORTED, by reason";
         let refused = "Streams and calls that were not accepted or cut off, by reason";
         let closed = "Connections closed before they were of use, by reason";
+        let slowest = |window| {
+            let help = "Slowest answer of the last full seconds, outcome ok; 0 without any";
+            to.gauge(SLOWEST_FRAME_SECONDS, help, &[("window", window)])
+        };
         let reloads = |name, help| {
             let counter = |result| to.counter(name, help, &[("result", result)]);
             ReloadCounters { ok: counter("ok"), failed: counter("failed") }
@@ -315,15 +339,48 @@ impl Metrics {
             model_info: Mutex::default(),
             max_cameras: to.gauge(MAX_CAMERAS, "Streams served at the same time at most", &[]),
             ready: to.gauge(READY, "1 while new streams are accepted", &[]),
+            busy_ratio: to.gauge(
+                BUSY_RATIO,
+                "Share of the workers' time spent on frames in the last 10 s, 0 to 1",
+                &[],
+            ),
+            slowest_frame: ["10s", "60s"].map(slowest),
+            live_cameras: to.gauge(LIVE_CAMERAS, "Cameras that are connected and send", &[]),
+            stale_cameras: to.gauge(
+                STALE_CAMERAS,
+                "Cameras that are connected and have been silent for longer than they are used to, and \
+                 than 2 s",
+                &[],
+            ),
+            fleet: Fleet::new(clock::now()),
             process: metrics_process::Collector::default(),
             handle: recorder.handle(),
             recorder,
         }
     }
 
+    /// Counts a frame read off the wire.
+    pub fn received(&self) {
+        self.frames_received.increment(1);
+        self.fleet.received();
+    }
+
     /// Counts what became of a frame.
     pub fn outcome(&self, outcome: Outcome) {
         self.frames[outcome as usize].increment(1);
+        self.fleet.decided(outcome);
+    }
+
+    /// Publishes how many threads decode and infer.
+    pub fn set_workers(&self, workers: usize) {
+        self.workers.set(workers as f64);
+        self.fleet.set_workers(workers);
+    }
+
+    /// Publishes how many streams are served at most.
+    pub fn set_max_cameras(&self, most: usize) {
+        self.max_cameras.set(most as f64);
+        self.fleet.set_max_cameras(most);
     }
 
     /// Counts a frame that could not be decoded.
@@ -383,7 +440,22 @@ impl Metrics {
     #[must_use]
     pub fn render(&self) -> String {
         metrics::with_local_recorder(&self.recorder, || self.process.collect());
-        self.handle.render()
+        let now = clock::now();
+        let figures = self.fleet.figures(now);
+        self.busy_ratio.set(figures.busy);
+        self.live_cameras.set(figures.live as f64);
+        self.stale_cameras.set(figures.stale as f64);
+        for (gauge, slowest) in self.slowest_frame.iter().zip(figures.slowest) {
+            gauge.set(slowest.unwrap_or(0.0));
+        }
+        if let Some(headroom) = figures.headroom {
+            let help = "Cameras like those of now that could be added before the workers are busy 85 % of the \
+                        time; negative when there are too many, absent until a camera has sent";
+            Registrar(&self.recorder).gauge(HEADROOM_CAMERAS, help, &[]).set(headroom as f64);
+        }
+        let mut text = self.handle.render();
+        self.fleet.render(&FLEET_SERIES, &mut text, now);
+        text
     }
 
     /// Frames received, and the sum over all outcomes; equal once no frame is in hand. Read back from
@@ -400,9 +472,11 @@ impl Metrics {
         (sum(&format!("{FRAMES_RECEIVED} ")), sum(&format!("{FRAMES}{{")))
     }
 
-    /// Folds the histograms' samples, which otherwise pile up until the next scrape.
+    /// Folds the histograms' samples, which otherwise pile up until the next scrape, and forgets cameras that
+    /// left long ago.
     pub fn upkeep(&self) {
         self.handle.run_upkeep();
+        self.fleet.forget(clock::now());
     }
 }
 

@@ -1,5 +1,6 @@
-//! Logs and metrics.
+//! Logs, metrics, and what is known of the cameras.
 
+pub mod fleet;
 pub mod metrics;
 
 use tracing_subscriber::{

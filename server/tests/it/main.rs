@@ -8,6 +8,7 @@ mod faults;
 mod fuzz_crashes;
 mod jpeg_decode;
 mod lifecycle;
+mod live;
 mod operations;
 mod overload;
 mod raw_frames;
