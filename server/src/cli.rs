@@ -1,6 +1,6 @@
 //! The command line: flags to settings, and errors to one line.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{
     CommandFactory, FromArgMatches, Parser,
@@ -38,6 +38,11 @@ struct Cli {
     /// Print the effective settings as a TOML file and exit
     #[arg(long, help_heading = "Settings")]
     print_config: bool,
+
+    /// Ask the server that runs with these settings whether it takes cameras (/readyz at --admin-addr), and
+    /// exit with 0 if it does, 1 if not: the health check of a container that holds nothing else
+    #[arg(long, help_heading = "Settings")]
+    check_health: bool,
 }
 
 /// What the command line asks for.
@@ -47,6 +52,8 @@ pub enum Command {
     Serve(Box<Settings>),
     /// Print this text and exit 0.
     Print(String),
+    /// Ask the server whose operators' port this is whether it is ready.
+    CheckHealth(SocketAddr),
 }
 
 /// Reads flags, environment and file.
@@ -65,6 +72,9 @@ pub fn parse(args: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Comma
         // What is printed has been checked.
         settings.clone().check()?;
         return Ok(Command::Print(settings.with_defaults().to_toml()?));
+    }
+    if cli.check_health {
+        return Ok(Command::CheckHealth(settings.check()?.net.admin_addr));
     }
     Ok(Command::Serve(Box::new(settings)))
 }

@@ -41,6 +41,8 @@ pub enum ServeError {
          by a supervisor"
     )]
     Stuck { seconds: u64 },
+    #[error("not ready: {0}")]
+    NotReady(String),
 }
 
 impl ServeError {
@@ -49,6 +51,7 @@ impl ServeError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
+            Self::NotReady(_) => 1,
             Self::File(error) if error.unreadable => 66,
             Self::Config(_) | Self::File(_) => 64,
             Self::Pipeline(PipelineError::Infer(error)) => match error {

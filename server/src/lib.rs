@@ -26,6 +26,7 @@ pub mod pace;
 pub mod pipeline;
 pub mod postprocess;
 pub mod preprocess;
+pub mod probe;
 pub mod rate;
 pub mod reload;
 pub mod response;

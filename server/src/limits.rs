@@ -66,6 +66,9 @@ pub const ADMIN_CONNECTIONS: usize = 64;
 /// Time that such a connection may take to ask, and may stay open without asking.
 pub const ADMIN_IDLE: Duration = Duration::from_mins(1);
 
+/// How long a health check waits for an answer: less than the supervisors of containers give it.
+pub const PROBE_TIME: Duration = Duration::from_secs(3);
+
 /// Connections of those that are kept by open live pages. What is left is for scrapers and probes.
 pub const LIVE_VIEWERS: usize = 32;
 

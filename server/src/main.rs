@@ -13,7 +13,7 @@ use vedette_server::{
     cli::{self, Command},
     config::Config,
     error::ServeError,
-    memory, reload, serve,
+    memory, probe, reload, serve,
     settings::ConfigError,
     supervision, telemetry,
 };
@@ -59,6 +59,7 @@ fn run() -> Result<(), ServeError> {
             let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
             return Ok(());
         }
+        Command::CheckHealth(admin) => return probe::ready(admin).map_err(ServeError::NotReady),
         Command::Serve(settings) => settings.check()?,
     };
     telemetry::init_logs(&config.log).map_err(ConfigError)?;

@@ -462,3 +462,17 @@ async fn a_model_that_changes_under_the_server() {
     assert_eq!(code, Some(0), "{log}");
     assert_eq!(log.matches("going on with the model as it was").count(), 2, "{log}");
 }
+
+#[test]
+fn a_health_check_tells_whether_cameras_are_taken() {
+    let server = Server::start(&["--backend", "spin"]);
+    let admin = server.admin.to_string();
+    let check = ["--check-health", "--admin-addr", &admin];
+    let output = command(&check).output().expect("runs");
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+    server.signal("TERM");
+    assert_eq!(server.end().0, Some(0));
+    let (code, said) = fails(&check);
+    assert_eq!(code, 1);
+    assert!(said.starts_with("vedette-server: not ready: "), "{said}");
+}
