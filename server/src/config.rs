@@ -53,6 +53,17 @@ pub struct OperatorConfig {
     pub preview: Option<PathBuf>,
     /// Cameras that have series of their own.
     pub camera_series: usize,
+    /// `None`: no frame is traced.
+    pub traces: Option<TraceConfig>,
+}
+
+/// Traces of frames.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TraceConfig {
+    /// The collector's address, an `http` URI.
+    pub endpoint: String,
+    /// Share of frames that are traced, 0 to 1.
+    pub ratio: f64,
 }
 
 /// Who may connect, and how much they may send.
@@ -292,7 +303,21 @@ fn operators(s: &Settings) -> Result<OperatorConfig, ConfigError> {
         (false, _) => None,
     };
     let camera_series = within("camera_metrics", s.camera_metrics, 0..=MAX_MAX_CAMERAS)?;
-    Ok(OperatorConfig { preview, camera_series })
+    let ratio = within("otlp_ratio", s.otlp_ratio, 0.0..=1.0)?;
+    let traces = match &s.otlp_endpoint {
+        None => None,
+        Some(endpoint) => {
+            let uri = endpoint.parse::<http::Uri>().ok();
+            if uri.is_none_or(|uri| uri.scheme_str() != Some("http") || uri.port_u16().is_none()) {
+                return Err(ConfigError(format!(
+                    "otlp_endpoint: {endpoint:?} is not http://HOST:PORT; let a collector nearby encrypt \
+                     what goes further"
+                )));
+            }
+            Some(TraceConfig { endpoint: endpoint.clone(), ratio })
+        }
+    };
+    Ok(OperatorConfig { preview, camera_series, traces })
 }
 
 fn security(s: &Settings) -> Result<SecurityConfig, ConfigError> {

@@ -39,6 +39,7 @@ use crate::{
     telemetry::{
         fleet::Attendance,
         metrics::{Metrics, Refusal},
+        traces,
     },
     worker::refuse,
 };
@@ -96,9 +97,15 @@ impl Shared {
             let seat = call.bearer.map(|bearer| bearer.seat(name.as_ref())).transpose()?;
             Ok((self.admission.register(name.clone())?, seat))
         };
-        registering().inspect_err(|error: &RefusedStream| {
+        let registered = registering().inspect_err(|error: &RefusedStream| {
             error.note(&self.metrics, call.connection, Some(&named));
-        })
+        })?;
+        if self.metrics.traces.get().is_some()
+            && let Some(parent) = traces::parent(call.metadata.as_ref())
+        {
+            registered.0.stream.continue_trace(parent);
+        }
+        Ok(registered)
     }
 
     /// Lets operators see the camera of a stream, or of a single call.

@@ -69,6 +69,9 @@ pub const ADMIN_IDLE: Duration = Duration::from_mins(1);
 /// How long a health check waits for an answer: less than the supervisors of containers give it.
 pub const PROBE_TIME: Duration = Duration::from_secs(3);
 
+/// How long the last traces may take to be sent while the server ends: within what [`GRACE_RESERVE`] leaves.
+pub const TRACES_END: Duration = Duration::from_millis(100);
+
 /// Connections of those that are kept by open live pages. What is left is for scrapers and probes.
 pub const LIVE_VIEWERS: usize = 32;
 

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use opentelemetry::trace::SpanContext;
 use tokio::sync::{Notify, mpsc::OwnedPermit};
 use tonic::Status;
 use vedette_proto::camera_ai::{DetectResponse, Object, StageTimes};
@@ -21,6 +22,7 @@ use crate::{
     telemetry::{
         fleet::{Camera, Ended},
         metrics::Metrics,
+        traces::TracedFrame,
     },
 };
 
@@ -74,6 +76,8 @@ pub struct StreamState {
     quota: OnceLock<Quota>,
     /// The camera as operators see it; unset for one that has no name and comes by a single call.
     seen: OnceLock<Arc<Camera>>,
+    /// The trace that its call named; unset: none.
+    trace: OnceLock<SpanContext>,
     // A lock because workers on several threads finish frames of one stream; held for a few moves,
     // never across an await.
     order: Mutex<InOrder<Ready>>,
@@ -96,8 +100,14 @@ impl StreamState {
     pub fn new(camera: CameraId) -> Self {
         let order = Mutex::new(InOrder::default());
         let (gone, taken) = (AtomicBool::new(false), Notify::new());
-        let (quota, seen) = (OnceLock::new(), OnceLock::new());
-        Self { camera, gone, taken, quota, seen, order }
+        let (quota, seen, trace) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { camera, gone, taken, quota, seen, trace, order }
+    }
+
+    /// Says which trace those of the stream's frames go on, before its first one.
+    pub fn continue_trace(&self, parent: SpanContext) {
+        // As with the limit: once.
+        let _ = self.trace.set(parent);
     }
 
     /// Lets operators see what becomes of the stream's frames, before its first one.
@@ -230,12 +240,12 @@ impl Ticket {
         let picture = answer.picture.map(|picture| (picture, self.memory.take()));
         let (timing, progress) = (self.timing, answer.progress);
         let ready = Ready { place, response, timing, outcome, progress, picture };
-        let camera = self.stream.seen.get();
+        let stream = &self.stream;
         match self.turn {
-            None => hand_over(ready, camera, &self.metrics),
+            None => hand_over(ready, stream, &self.metrics),
             Some(turn) => {
-                let mut order = self.stream.order.lock().unwrap_or_else(PoisonError::into_inner);
-                order.finish(turn, ready, |ready| hand_over(ready, camera, &self.metrics));
+                let mut order = stream.order.lock().unwrap_or_else(PoisonError::into_inner);
+                order.finish(turn, ready, |ready| hand_over(ready, stream, &self.metrics));
             }
         }
     }
@@ -251,7 +261,7 @@ impl Drop for Ticket {
 }
 
 /// Puts a response into its reserved place; this never waits.
-fn hand_over(ready: Ready, camera: Option<&Arc<Camera>>, metrics: &Metrics) {
+fn hand_over(ready: Ready, stream: &StreamState, metrics: &Metrics) {
     let Ready { place, mut response, timing, outcome, progress, picture } = ready;
     let total = total(timing, clock::now());
     if let Some(times) = &mut response.times {
@@ -267,7 +277,14 @@ fn hand_over(ready: Ready, camera: Option<&Arc<Camera>>, metrics: &Metrics) {
     }
     let (received, detail) = (timing.received, response.detail.as_str());
     let ended = Ended { outcome, received, total, progress: &progress, detail };
+    let camera = stream.seen.get();
     metrics.fleet.note(&ended, camera.map(Arc::as_ref));
+    if let Some(traces) = metrics.traces.get() {
+        let (camera, id) = (&stream.camera, FrameId(response.frame_id));
+        let (objects, progress) = (response.objects.len(), &progress);
+        let frame = TracedFrame { camera, id, outcome, objects, detail, total, progress };
+        traces.note(&frame, stream.trace.get());
+    }
     if let (Some(camera), Some((picture, memory))) = (camera, picture) {
         camera.show(picture, &response, memory);
     }

@@ -32,8 +32,9 @@ use crate::{
     memory,
     pipeline::Pipeline,
     reload::{Reload, Reloader},
+    settings::ConfigError,
     supervision::{Supervisor, set_status, tell_supervisor},
-    telemetry::metrics::Metrics,
+    telemetry::{metrics::Metrics, traces::Traces},
     tls,
 };
 
@@ -85,14 +86,26 @@ impl Secrets {
     }
 }
 
+/// The metrics, and where they tell of single cameras and frames.
+fn metrics(config: &Config) -> Result<Metrics, ServeError> {
+    let metrics = Metrics::new();
+    metrics.fleet.set_most_series(config.operators.camera_series);
+    if let Some(traces) = &config.operators.traces {
+        let traces = Traces::new(traces)
+            .map_err(|reason| ConfigError(format!("otlp_endpoint: {reason}")))?;
+        // These metrics are new.
+        let _ = metrics.traces.set(traces);
+    }
+    Ok(metrics)
+}
+
 /// Binds both ports, loads the model, starts the workers and serves.
 ///
 /// # Errors
 /// With one line that says what to change.
 pub async fn start(config: Config) -> Result<Running, ServeError> {
-    let metrics = Arc::new(Metrics::new());
+    let metrics = Arc::new(metrics(&config)?);
     let Secrets { tls, tokens, operators } = Secrets::load(&config, &metrics)?;
-    metrics.fleet.set_most_series(config.operators.camera_series);
     // The ports first: a port that is taken is reported before seconds of loading.
     let listener = bind("addr", config.net.addr).await?;
     let admin_listener = bind("admin_addr", config.net.admin_addr).await?;
@@ -261,7 +274,13 @@ impl Running {
         self.helpers.iter().for_each(JoinHandle::abort);
         // A computation that was abandoned may still run; it is not waited for beyond the grace time.
         let pipeline = self.pipeline;
-        let stopping = tokio::task::spawn_blocking(move || pipeline.stop(GRACE_RESERVE / 2));
+        let traces = self.metrics.traces.get().cloned();
+        let stopping = tokio::task::spawn_blocking(move || {
+            pipeline.stop(GRACE_RESERVE / 2);
+            if let Some(traces) = traces {
+                traces.end();
+            }
+        });
         let _ = stopping.await;
         let (received, accounted) = self.metrics.frame_accounts();
         tracing::info!(received, accounted, "stopped");

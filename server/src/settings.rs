@@ -71,6 +71,17 @@ pub struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub camera_metrics: Option<usize>,
 
+    /// Send traces of frames there, in OTLP over gRPC: a collector on this machine or network, such as
+    /// http://127.0.0.1:4317. A frame's trace goes on the one that its call names in `traceparent`
+    #[arg(long, value_name = "URL", help_heading = "Operators")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub otlp_endpoint: Option<String>,
+
+    /// Share of frames that are traced, 0 to 1 [default: 0.01]
+    #[arg(long, value_name = "RATIO", help_heading = "Operators")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub otlp_ratio: Option<f64>,
+
     /// Cameras served at the same time; one more is refused with RESOURCE_EXHAUSTED [default: 256]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -450,6 +461,8 @@ impl Settings {
             preview: self.preview.or(Some(false)),
             admin_token_file: self.admin_token_file,
             camera_metrics: self.camera_metrics.or(Some(0)),
+            otlp_endpoint: self.otlp_endpoint,
+            otlp_ratio: self.otlp_ratio.or(Some(0.01)),
             max_cameras: self.max_cameras.or(Some(256)),
             max_connections: self.max_connections.or(Some(MAX_CONNECTIONS)),
             max_connections_per_ip: self.max_connections_per_ip.or(Some(0)),

@@ -4,7 +4,7 @@
 //! that of cameras, unless `camera-metrics` allows some to have their own.
 
 use std::sync::{
-    Mutex, PoisonError,
+    Arc, Mutex, OnceLock, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -13,7 +13,10 @@ use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 
-use super::fleet::{Fleet, SeriesNames};
+use super::{
+    fleet::{Fleet, SeriesNames},
+    traces::Traces,
+};
 use crate::{clock, decode::DecodeError, frame::Outcome, infer::ModelInfo};
 
 const FRAMES_RECEIVED: &str = "vedette_frames_received_total";
@@ -170,6 +173,8 @@ pub struct Metrics {
     handle: PrometheusHandle,
     /// What happened in the last minutes, and to whom.
     pub fleet: Fleet,
+    /// Where traces of frames go; unset: nowhere.
+    pub traces: OnceLock<Arc<Traces>>,
     frames_received: Counter,
     frames: [Counter; Outcome::ALL.len()],
     bad_frames: [Counter; DecodeError::REASONS.len()],
@@ -353,6 +358,7 @@ impl Metrics {
                 &[],
             ),
             fleet: Fleet::new(clock::now()),
+            traces: OnceLock::new(),
             process: metrics_process::Collector::default(),
             handle: recorder.handle(),
             recorder,

@@ -1,7 +1,8 @@
-//! Logs, metrics, and what is known of the cameras.
+//! Logs, metrics, traces, and what is known of the cameras.
 
 pub mod fleet;
 pub mod metrics;
+pub mod traces;
 
 use tracing_subscriber::{
     EnvFilter, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt,

@@ -14,4 +14,5 @@ mod overload;
 mod raw_frames;
 mod security;
 mod streams;
+mod traces;
 mod yolox_reference;
