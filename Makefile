@@ -7,7 +7,7 @@ export PATH := $(PATH):$(CURDIR)/models/cache/bin
 
 .NOTPARALLEL:
 .PHONY: help setup setup-test demo test test-promises soak fuzz mutants deny fmt lint unit accuracy bench \
-    bench-build bench-peers picture check-pages clean
+    bench-build bench-peers picture check-pages check-live clean
 
 # Length of the soak; CPU seconds for each fuzz target, of which FUZZ="--seed 1 decode" are further arguments.
 MINUTES ?= 20
@@ -38,7 +38,7 @@ lint: ## Clippy with warnings as errors, shell and Python syntax
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	for script in deploy/demo.sh .ci/run fuzz/rustc.sh; do bash -n $$script || exit 1; done
 	$(PYTHON) -m compileall -q models/*.py benches/accuracy benches/peers server/tests/reference \
-	    server/tests/mutations client-sim/tests/browser promises fuzz/*.py
+	    server/tests/mutations client-sim/tests/browser server/tests/browser promises fuzz/*.py
 
 unit: ## All tests (set up first)
 	$(PYTHON) -m unittest discover -s models
@@ -90,6 +90,10 @@ check-pages: ## client-sim's pages in a browser (needs Chromium); pictures in ta
 	cargo build --locked -p client-sim --bin client-sim --example sample_reports
 	rm -rf target/pages && ./target/debug/examples/sample_reports target/pages
 	$(PYTHON) client-sim/tests/browser/check.py target/debug/client-sim target/pages
+
+check-live: setup ## The live page of a real server in a browser (needs Chromium); pictures in target/live
+	cargo build --release --locked -p vedette-server -p client-sim
+	$(PYTHON) server/tests/browser/check.py
 
 picture: setup ## Make the README's picture again
 	@./deploy/demo.sh --picture docs/detections.jpg

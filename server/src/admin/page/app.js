@@ -22,6 +22,11 @@ function onstate(state) {
     lostAt = 0;
     return;
   }
+  if (state === "unknown") {
+    root.classList.add("old");
+    say("no such camera now, or in the last five minutes", "trouble");
+    return;
+  }
   lostAt ||= Date.now();
   root.classList.add("old");
   const since = span((Date.now() - lostAt) / 1000);

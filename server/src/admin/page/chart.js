@@ -106,7 +106,7 @@ export class Chart {
       marks.push(s("line", { x1: LEFT, x2: width - 4, y1: y(value), y2: y(value) }));
       marks.push(s("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, String(+value.toPrecision(3))));
     }
-    for (const minutes of [5, 4, 3, 2, 1]) {
+    for (const minutes of width < 400 ? [5, 3, 1] : [5, 4, 3, 2, 1]) {
       const x = width - 4 - (minutes / 5) * (width - LEFT - 4);
       marks.push(s("text", { x, y: HEIGHT - 4, "text-anchor": minutes === 5 ? "start" : "middle" }, `−${minutes} min`));
     }

@@ -81,8 +81,8 @@ export class Fleet {
     this.cards = new Map();
     this.figures = {
       cameras: new Figure("Cameras", "cameras-connected"),
-      answered: new Figure("Answered per second", "answered"),
-      dropped: new Figure("Dropped per second", "dropped"),
+      answered: new Figure("Answered / s", "answered"),
+      dropped: new Figure("Dropped / s", "dropped"),
       short: new Figure("Slowest, 10 s", "slowest-10s"),
       long: new Figure("Slowest, 60 s", "slowest-60s"),
       headroom: new Figure("Headroom", "headroom"),

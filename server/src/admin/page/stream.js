@@ -17,9 +17,11 @@ export function listen(url, name, told, state) {
     source?.close();
     if (closed) return;
     clearTimeout(quiet);
-    state("lost");
     clearTimeout(again);
     again = setTimeout(open, AGAIN_MS);
+    // An event source does not tell why it has ended.
+    const answer = await fetch(url, { method: "HEAD" }).catch(() => null);
+    if (!closed) state(answer?.status === 404 ? "unknown" : "lost");
   };
 
   const alive = () => {
