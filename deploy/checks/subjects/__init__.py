@@ -1,0 +1,1 @@
+"""Modules whose functions are checks; see registry.py."""
