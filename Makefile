@@ -7,7 +7,8 @@ export PATH := $(PATH):$(CURDIR)/models/cache/bin
 
 .NOTPARALLEL:
 .PHONY: help setup setup-test demo test test-promises soak fuzz mutants deny fmt lint unit accuracy bench \
-    bench-build bench-peers picture check-pages check-live clean
+    bench-build bench-peers picture check-pages check-live \
+    check-deploy check-alerts test-alerts test-dashboards clean
 
 # Length of the soak; CPU seconds for each fuzz target, of which FUZZ="--seed 1 decode" are further arguments.
 MINUTES ?= 20
@@ -18,7 +19,7 @@ BENCHES := ceiling stages boxes server neighbour overload idle rtt
 .PHONY: $(BENCHES:%=bench-%)
 
 help: ## Show the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: setup ## Real pictures in, boxes out, then a load run with a verdict (exit code = verdict)
 	@./deploy/demo.sh
@@ -90,6 +91,21 @@ check-pages: ## client-sim's pages in a browser (needs Chromium); pictures in ta
 	cargo build --locked -p client-sim --bin client-sim --example sample_reports
 	rm -rf target/pages && ./target/debug/examples/sample_reports target/pages
 	$(PYTHON) client-sim/tests/browser/check.py target/debug/client-sim target/pages
+
+check-deploy: ## The deploy files: container, compose, systemd, EC2, packages (installs its tools)
+	$(PYTHON) deploy/checks/check.py
+
+check-alerts: ## The alert rules with made-up series (needs promtool: apt-get install prometheus)
+	promtool check rules deploy/prometheus/rules/*.yml
+	promtool test rules deploy/prometheus/tests/*.yml
+
+test-alerts: setup ## Breaks running servers until every alert has fired (needs prometheus, seven minutes)
+	cargo build --release --locked -p client-sim
+	$(PYTHON) deploy/observe/fire.py
+
+test-dashboards: setup ## Every query of the dashboards has an answer on a live system (needs prometheus)
+	cargo build --release --locked -p vedette-server -p client-sim
+	$(PYTHON) deploy/observe/dashboards.py
 
 check-live: setup ## The live page of a real server in a browser (needs Chromium); pictures in target/live
 	cargo build --release --locked -p vedette-server -p client-sim

@@ -211,13 +211,15 @@ def overload(lab: Lab, name: str) -> Iterator[None]:
 
 @fault(
     "nearly-full",
-    "5 cameras at 10 FPS, 18 ms each, one worker: busy, and nothing dropped",
+    "5 cameras at 10 FPS, 17.6 ms each, one worker: busy, though nothing is dropped",
     "VedetteWorkersBusy",
     "VedetteHeadroomLow",
+    # Where somebody else keeps the machine busy as well.
+    may=(*LATE, "VedetteBeyondCapacity"),
 )
 def nearly_full(lab: Lab, name: str) -> Iterator[None]:
     with (
-        lab.server(name, "--workers", "1", spin_ms=18) as server,
+        lab.server(name, "--workers", "1", spin_ms=17.6) as server,
         lab.cameras(server.addr, 5, 10),
     ):
         yield

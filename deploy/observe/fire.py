@@ -108,6 +108,8 @@ def healthy_then_lost(lab: Lab) -> tuple[Result, Result]:
     healthy = Result("healthy", f"nothing: 5 cameras at 10 FPS for {HEALTHY_SECONDS:g} s")
     with lab.server("healthy") as server, lab.cameras(server.addr, 5, 10) as cameras:
         wait_until(lambda: server.metric("vedette_live_cameras") == 5, 10)
+        # A Prometheus that has just started had no targets.
+        wait_until(lambda: "VedetteAbsent" not in fired_names(lab), 15)
         end = time.monotonic() + HEALTHY_SECONDS
         while time.monotonic() < end:
             names = {labels["alertname"] for labels in lab.prometheus.firing()}
