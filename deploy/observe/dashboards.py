@@ -21,7 +21,7 @@ from pathlib import Path
 
 import queries
 import render
-from faults import Lab, certificate
+from lab import Lab, certificate
 from prometheus import Prometheus, Refused
 
 from env import Env, wait_until
@@ -88,7 +88,10 @@ def fleet(lab: Lab, cameras: int, seconds: float) -> Iterator[None]:
             server = Server(lab.env, *flags, *own, root=True, settles=False)
             return stack.enter_context(server)
 
-        servers = {"vedette-1:9464": start("--workers", "1"), "vedette-2:9464": start(*spin, "12", "--workers", "1", *tls)}
+        servers = {
+            "vedette-1:9464": start("--workers", "1"),
+            "vedette-2:9464": start(*spin, "12", "--workers", "1", *tls),
+        }
         lab.prometheus.watch(servers)
         for number, server in enumerate(servers.values()):
             scenario = lab.env.work / f"dashboards{number}.toml"
@@ -121,14 +124,18 @@ def check(prometheus: Prometheus, name: str, query: queries.Query, seconds: floa
         return Checked(name, query, 0, f"the server has no {', '.join(sorted(unknown))}")
     now = time.time()
     try:
-        found = prometheus.query_range(queries.filled(query.expression, WINDOW), now - seconds, now, 1)
+        found = prometheus.query_range(
+            queries.filled(query.expression, WINDOW), now - seconds, now, 1
+        )
     except Refused as error:
         return Checked(name, query, 0, str(error))
     series = sum(is_number(samples) for _, samples in found)
     return Checked(name, query, series, "" if series else "no data")
 
 
-def check_variables(prometheus: Prometheus, name: str, dashboard: queries.Dashboard) -> list[Checked]:
+def check_variables(
+    prometheus: Prometheus, name: str, dashboard: queries.Dashboard
+) -> list[Checked]:
     """Asks what each variable can be."""
     checked = []
     for variable, label, series in queries.variables(dashboard):
@@ -150,12 +157,18 @@ def check_all(prometheus: Prometheus, seconds: float) -> list[Checked]:
 
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     release = ROOT / "target" / "release"
     parser.add_argument("--server", type=Path, default=release / "vedette-server")
     parser.add_argument("--client-sim", type=Path, default=release / "client-sim")
-    parser.add_argument("--cameras", type=int, default=2, help="at 10 FPS, of each server (two more send 5)")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long there is load before it is asked")
+    parser.add_argument(
+        "--cameras", type=int, default=2, help="at 10 FPS, of each server (two more send 5)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="how long there is load before it is asked"
+    )
     parser.add_argument("--picture", type=Path, help="draw the fleet dashboard into this PNG file")
     return parser.parse_args()
 
@@ -168,7 +181,9 @@ def run(args: argparse.Namespace) -> list[Checked]:
     work = OUT / "work-dashboards"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    env = Env(server=args.server.absolute(), client_sim=args.client_sim.absolute(), out=OUT, work=work)
+    env = Env(
+        server=args.server.absolute(), client_sim=args.client_sim.absolute(), out=OUT, work=work
+    )
     try:
         with Prometheus(env) as prometheus, fleet(Lab(env, prometheus), args.cameras, args.seconds):
             time.sleep(args.seconds)
@@ -191,12 +206,15 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_CANNOT_RUN
     report = [
-        {"dashboard": c.dashboard, "where": c.query.where, "series": c.series, "wrong": c.wrong} for c in checked
+        {"dashboard": c.dashboard, "where": c.query.where, "series": c.series, "wrong": c.wrong}
+        for c in checked
     ]
     (OUT / "dashboards.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     failed = [entry for entry in checked if entry.wrong]
     for entry in failed:
-        print(f"FAIL {entry.dashboard}: {entry.query.where}: {entry.wrong}\n     {entry.query.expression}")
+        print(
+            f"FAIL {entry.dashboard}: {entry.query.where}: {entry.wrong}\n     {entry.query.expression}"
+        )
     print(f"{len(checked) - len(failed)} passed, {len(failed)} failed")
     return 1 if failed else 0
 

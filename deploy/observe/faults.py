@@ -8,7 +8,6 @@ for that server is a failure of the rules.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import resource
 import shutil
 import signal
@@ -16,75 +15,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 
-from prometheus import ROOT, Prometheus
+from lab import LOAD_SECONDS, Lab, certificate
+from prometheus import ROOT
 
 sys.path.append(str(ROOT / "promises"))
 
-from env import FIXTURES, Env
-from server import Server, wait_until
-from sim import Simulation
-
-# Longer than any fault is watched, in seconds.
-LOAD_SECONDS = "600"
-
-_COUNTER = itertools.count(1)
+from env import FIXTURES, wait_until
 
 # An alert by name, and labels that it must have.
 Wanted = tuple[str, dict[str, str]]
-
-
-@dataclass(frozen=True)
-class Lab:
-    """Where faults are played."""
-
-    env: Env
-    prometheus: Prometheus
-
-    @contextlib.contextmanager
-    def server(self, name: str, *flags: str, spin_ms: float | None = 1) -> Iterator[Server]:
-        """A server that Prometheus watches as `name`. It computes nothing, unless told not to spin."""
-        spin = () if spin_ms is None else ("--backend", "spin", "--spin-ms", f"{spin_ms:g}")
-        server = Server(
-            self.env, *spin, *flags, binary=self.env.faults_server(), root=True, settles=False
-        )
-        with server:
-            self.prometheus.watch({name: server})
-            self.prometheus.wait_for_scrape(name)
-            try:
-                yield server
-            finally:
-                self.prometheus.watch({})
-
-    @contextlib.contextmanager
-    def cameras(self, addr: str, count: int, fps: float, *flags: str) -> Iterator[Simulation]:
-        """Cameras that send until the end."""
-        load = ["--cameras", str(count), "--fps", f"{fps:g}", "--seconds", LOAD_SECONDS]
-        simulation = Simulation(self.env, addr, *load, "--warmup", "0", *flags)
-        try:
-            yield simulation
-        finally:
-            simulation.process.send_signal(signal.SIGCONT)
-            simulation.kill()
-
-    @contextlib.contextmanager
-    def rogues(
-        self, addr: str, behaviour: str, clients: int, *flags: str
-    ) -> Iterator[Simulation]:
-        """One quiet camera, and clients that break the rules."""
-        scenario = self.env.work / f"scenario{next(_COUNTER)}.toml"
-        scenario.write_text(
-            f'name = "{behaviour}"\nseconds = {LOAD_SECONDS}\nwarmup_seconds = 0\n'
-            '[[group]]\nname = "camera"\ncameras = 1\nfps = 5\n'
-            f'[[rogue]]\nbehaviour = "{behaviour}"\nclients = {clients}\n',
-            encoding="utf-8",
-        )
-        simulation = Simulation(self.env, addr, "--scenario", str(scenario), *flags)
-        try:
-            yield simulation
-        finally:
-            simulation.kill()
 
 
 Play = Callable[[Lab, str], AbstractContextManager[None]]
@@ -101,7 +43,7 @@ class Fault:
     may: tuple[str, ...] = ()
     seconds: float = 60.0
     # Alerts about all servers together, such as that there is none, have no instance.
-    everywhere: bool = field(default=False)
+    everywhere: bool = False
 
 
 FAULTS: list[Fault] = []
@@ -173,16 +115,24 @@ def crash_loop(lab: Lab, name: str) -> Iterator[None]:
         yield
 
 
-@fault("slow", "every inference takes 150 ms, one camera at 4 FPS", *LATE, seconds=90)
+@fault("slow", "every inference takes 150 ms, one camera at 2 FPS", *LATE, seconds=90)
 def slow(lab: Lab, name: str) -> Iterator[None]:
-    with lab.server(name, spin_ms=150) as server, lab.cameras(server.addr, 1, 4):
+    with lab.server(name, spin_ms=150) as server, lab.cameras(server.addr, 1, 2):
         yield
 
 
 @fault("old-pictures", "cameras whose clock is 3 s behind (faketime)", "VedetteFramesOld")
 def old_pictures(lab: Lab, name: str) -> Iterator[None]:
     with lab.server(name) as server:
-        camera = ["faketime", "-f", "-3s", lab.env.client_sim, "run", "--addr", server.addr]
+        camera: list[str | Path] = [
+            "faketime",
+            "-f",
+            "-3s",
+            lab.env.client_sim,
+            "run",
+            "--addr",
+            server.addr,
+        ]
         load = ["--cameras", "2", "--fps", "5", "--seconds", LOAD_SECONDS, "--quiet"]
         # Only what day it is, not how time passes.
         environment = {"FAKETIME_DONT_FAKE_MONOTONIC": "1"}
@@ -225,17 +175,13 @@ def nearly_full(lab: Lab, name: str) -> Iterator[None]:
         yield
 
 
-@fault(
-    "too-fast", "cameras at 10 FPS against `--max-fps 5`", "VedetteFramesOverloaded"
-)
+@fault("too-fast", "cameras at 10 FPS against `--max-fps 5`", "VedetteFramesOverloaded")
 def too_fast(lab: Lab, name: str) -> Iterator[None]:
     with lab.server(name, "--max-fps", "5") as server, lab.cameras(server.addr, 2, 10):
         yield
 
 
-@fault(
-    "few-descriptors", "connections take 90 % of 64 file descriptors", "VedetteDescriptorsLow"
-)
+@fault("few-descriptors", "connections take 90 % of 64 file descriptors", "VedetteDescriptorsLow")
 def few_descriptors(lab: Lab, name: str) -> Iterator[None]:
     with lab.server(name) as server:
         most = 64
@@ -250,7 +196,7 @@ def few_descriptors(lab: Lab, name: str) -> Iterator[None]:
     "150 frames of 15 MB wait for one slow worker",
     "VedetteMemoryHigh",
     may=(*LATE, "VedetteBeyondCapacity", "VedetteWorkersBusy", "VedetteHeadroomLow",
-         "VedetteCamerasStale", "VedetteFramesOld"),
+         "VedetteCamerasStale", "VedetteFramesOld", "VedetteDown"),
     seconds=120,
 )  # fmt: skip
 def memory(lab: Lab, name: str) -> Iterator[None]:
@@ -259,7 +205,9 @@ def memory(lab: Lab, name: str) -> Iterator[None]:
     width, height = 2240, 2240
     size = 54 + width * height * 3
     header = b"BM" + size.to_bytes(4, "little") + bytes(4) + (54).to_bytes(4, "little")
-    header += (40).to_bytes(4, "little") + width.to_bytes(4, "little") + height.to_bytes(4, "little")
+    header += (
+        (40).to_bytes(4, "little") + width.to_bytes(4, "little") + height.to_bytes(4, "little")
+    )
     header += (1).to_bytes(2, "little") + (24).to_bytes(2, "little") + bytes(24)
     (folder / "large.bmp").write_bytes(header + bytes(width * height * 3))
     flags = ("--workers", "1", "--frame-memory-bytes", str(8 << 30), "--budget-ms", "60000")
@@ -318,11 +266,13 @@ def old_token(lab: Lab, name: str) -> Iterator[None]:
     ("VedetteConnectionsRefused", {"reason": "max_connections_per_ip"}),
 )
 def one_address(lab: Lab, name: str) -> Iterator[None]:
-    with lab.server(name, "--max-connections-per-ip", "2") as server:
-        with contextlib.ExitStack() as stack:
-            for _ in range(12):
-                stack.enter_context(lab.cameras(server.addr, 1, 5, "--connect-seconds", "60"))
-            yield
+    with (
+        lab.server(name, "--max-connections-per-ip", "2") as server,
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(12):
+            stack.enter_context(lab.cameras(server.addr, 1, 5, "--connect-seconds", "60"))
+        yield
 
 
 @fault(
@@ -386,18 +336,6 @@ def bad_files(lab: Lab, name: str) -> Iterator[None]:
             files[key].write_bytes(BROKEN)
         server.signal(signal.SIGHUP)
         yield
-
-
-def certificate(lab: Lab, cert: object, key: object, days: int) -> None:
-    """A certificate for this machine that is valid from now for so long."""
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    # Clients trust it itself, so it must not be one of an authority.
-    names += ["-addext", "basicConstraints=critical,CA:FALSE"]
-    out = ["-days", str(days), "-keyout", str(key), "-out", str(cert)]
-    done = lab.env.run(["openssl", "req", "-x509", *curve, *names, *out])
-    if done.returncode != 0:
-        raise RuntimeError(f"openssl: {done.stderr.strip()[-300:]}")
 
 
 @contextlib.contextmanager

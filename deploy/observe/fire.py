@@ -20,7 +20,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from faults import FAULTS, Fault, Lab, Wanted
+from faults import FAULTS, Fault, Wanted
+from lab import Lab
 from prometheus import ROOT, RULES, Prometheus
 
 from env import Env, wait_until
@@ -147,7 +148,9 @@ def never_fired(results: list[Result]) -> list[str]:
 def markdown(results: list[Result]) -> str:
     """The table of docs/alerts.md."""
     cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    models = (line.partition(":")[2].strip() for line in cpuinfo.splitlines() if "model name" in line)
+    models = (
+        line.partition(":")[2].strip() for line in cpuinfo.splitlines() if "model name" in line
+    )
     cores = cpuinfo.count("processor\t")
     lines = [
         f"{cores} cores, {next(models, 'unknown CPU')}; `make test-alerts`, "
@@ -186,11 +189,17 @@ def build() -> Path:
 
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--server", type=Path, help="built with --features faults; built now if absent")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "--server", type=Path, help="built with --features faults; built now if absent"
+    )
     default = ROOT / "target" / "release" / "client-sim"
     parser.add_argument("--client-sim", type=Path, default=default)
-    parser.add_argument("--only", nargs="+", metavar="FAULT", help="these faults, without the healthy phase")
+    parser.add_argument(
+        "--only", nargs="+", metavar="FAULT", help="these faults, without the healthy phase"
+    )
     parser.add_argument("--docs", action="store_true", help="put the table into docs/alerts.md")
     return parser.parse_args()
 
@@ -212,7 +221,10 @@ def say(result: Result) -> None:
     fired = ", ".join(f"{alert} after {seconds:g} s" for alert, seconds in result.fired.items())
     wrong = "".join(f"; MISSING {alert}" for alert in result.missing)
     wrong += "".join(f"; UNEXPECTED {alert}" for alert in result.unexpected)
-    print(f"{'ok  ' if result.right else 'FAIL'} {result.name}: {fired or 'nothing fired'}{wrong}", flush=True)
+    print(
+        f"{'ok  ' if result.right else 'FAIL'} {result.name}: {fired or 'nothing fired'}{wrong}",
+        flush=True,
+    )
 
 
 def run(args: argparse.Namespace) -> list[Result]:
@@ -222,7 +234,9 @@ def run(args: argparse.Namespace) -> list[Result]:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     server = (args.server or build()).absolute()
-    env = Env(server=server, client_sim=args.client_sim.absolute(), faults=server, out=OUT, work=work)
+    env = Env(
+        server=server, client_sim=args.client_sim.absolute(), faults=server, out=OUT, work=work
+    )
     results: list[Result] = []
     try:
         with Prometheus(env) as prometheus:

@@ -40,7 +40,9 @@ class Prometheus:
 
     def __init__(self, env: Env) -> None:
         if shutil.which("prometheus") is None:
-            raise CannotRun("no prometheus: sudo apt-get install -y --no-install-recommends prometheus")
+            raise CannotRun(
+                "no prometheus: sudo apt-get install -y --no-install-recommends prometheus"
+            )
         self.env = env
         self.folder = env.work / "prometheus"
         self.port = env.port()

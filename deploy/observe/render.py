@@ -33,7 +33,17 @@ CAPTION = (
     "begin to send faster, and then a client sends bytes that are no picture."
 )
 
-COLOURS = ("#3274d9", "#e0752d", "#299c46", "#8f3bb8", "#c4162a", "#b7a400", "#0f8f8f", "#705da0", "#8a5a2b")
+COLOURS = (
+    "#3274d9",
+    "#e0752d",
+    "#299c46",
+    "#8f3bb8",
+    "#c4162a",
+    "#b7a400",
+    "#0f8f8f",
+    "#705da0",
+    "#8a5a2b",
+)
 NAMED = {
     "green": "#3a9d4f", "yellow": "#d9a400", "orange": "#e0752d", "red": "#d0202e",
     "light-red": "#e8747c", "dark-red": "#8c0f1a", "purple": "#8f3bb8", "blue": "#3274d9",
@@ -66,7 +76,9 @@ def legend(template: str, labels: dict[str, str]) -> str:
     return text or labels.get("__name__", "")
 
 
-def lines_of(prometheus: Prometheus, panel: queries.Panel, span: tuple[float, float], window: str) -> list[Line]:
+def lines_of(
+    prometheus: Prometheus, panel: queries.Panel, span: tuple[float, float], window: str
+) -> list[Line]:
     """All series of a panel; values that are no numbers are left out."""
     found: list[Line] = []
     for query in queries.panel_queries(panel):
@@ -96,14 +108,18 @@ class Plot:
 
     LEFT, BOTTOM = 62, 16
 
-    def __init__(self, size: tuple[float, float], span: tuple[float, float], high: float, low: float = 0.0) -> None:
+    def __init__(
+        self, size: tuple[float, float], span: tuple[float, float], high: float, low: float = 0.0
+    ) -> None:
         self.width, self.height = size
         self.span, self.low, self.high = span, low, high
         self.parts: list[str] = []
 
     def x(self, at: float) -> float:
         """Where a moment lies."""
-        return self.LEFT + (self.width - self.LEFT - 8) * (at - self.span[0]) / (self.span[1] - self.span[0])
+        return self.LEFT + (self.width - self.LEFT - 8) * (at - self.span[0]) / (
+            self.span[1] - self.span[0]
+        )
 
     def y(self, value: float) -> float:
         """Where a value lies."""
@@ -114,7 +130,9 @@ class Plot:
         """Lines and words at round values, times below."""
         for value in ticks(self.low, self.high, unit):
             y = self.y(value)
-            self.parts.append(f'<line x1="{self.LEFT}" x2="{self.width - 8}" y1="{y:.1f}" y2="{y:.1f}" stroke="#e6e9ee"/>')
+            self.parts.append(
+                f'<line x1="{self.LEFT}" x2="{self.width - 8}" y1="{y:.1f}" y2="{y:.1f}" stroke="#e6e9ee"/>'
+            )
             self.words(self.LEFT - 4, y + 3.5, shown(value, unit), "end")
         self.times()
 
@@ -122,30 +140,51 @@ class Plot:
         """Three moments."""
         for part in (0.08, 0.5, 0.92):
             at = self.span[0] + part * (self.span[1] - self.span[0])
-            self.words(self.x(at), self.height - 3, time.strftime("%H:%M:%S", time.gmtime(at)), "middle")
+            self.words(
+                self.x(at), self.height - 3, time.strftime("%H:%M:%S", time.gmtime(at)), "middle"
+            )
 
     def words(self, x: float, y: float, text: str, anchor: str) -> None:
         """A label."""
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(text)}</text>')
+        self.parts.append(
+            f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(text)}</text>'
+        )
 
-    def line(self, points: Sequence[tuple[float, float]], colour: str, below: Sequence[float] | None = None) -> None:
+    def line(
+        self,
+        points: Sequence[tuple[float, float]],
+        colour: str,
+        below: Sequence[float] | None = None,
+    ) -> None:
         """A line, or the area between it and what lies below."""
         top = [f"{self.x(t):.1f},{self.y(min(v, self.high)):.1f}" for t, v in points]
         if below is None:
-            self.parts.append(f'<polyline points="{" ".join(top)}" fill="none" stroke="{colour}" stroke-width="1.4"/>')
+            self.parts.append(
+                f'<polyline points="{" ".join(top)}" fill="none" stroke="{colour}" stroke-width="1.4"/>'
+            )
             return
-        bottom = [f"{self.x(t):.1f},{self.y(min(b, self.high)):.1f}" for (t, _), b in zip(points, below, strict=True)]
-        self.parts.append(f'<polygon points="{" ".join(top + bottom[::-1])}" fill="{colour}" fill-opacity="0.75"/>')
+        bottom = [
+            f"{self.x(t):.1f},{self.y(min(b, self.high)):.1f}"
+            for (t, _), b in zip(points, below, strict=True)
+        ]
+        self.parts.append(
+            f'<polygon points="{" ".join(top + bottom[::-1])}" fill="{colour}" fill-opacity="0.75"/>'
+        )
 
     def limit(self, value: float) -> None:
         """A threshold."""
         if self.low <= value <= self.high:
             y = self.y(value)
-            self.parts.append(f'<line x1="{self.LEFT}" x2="{self.width - 8}" y1="{y:.1f}" y2="{y:.1f}" stroke="#d0202e" stroke-dasharray="5 3"/>')
+            self.parts.append(
+                f'<line x1="{self.LEFT}" x2="{self.width - 8}" y1="{y:.1f}" y2="{y:.1f}" '
+                'stroke="#d0202e" stroke-dasharray="5 3"/>'
+            )
 
     def svg(self) -> str:
         """The picture."""
-        return f'<svg width="{self.width:.0f}" height="{self.height:.0f}">{"".join(self.parts)}</svg>'
+        return (
+            f'<svg width="{self.width:.0f}" height="{self.height:.0f}">{"".join(self.parts)}</svg>'
+        )
 
 
 def colours(panel: queries.Panel, lines: list[Line]) -> dict[str, str]:
@@ -165,7 +204,11 @@ def key(chosen: dict[str, str], lines: list[Line]) -> str:
     if len(chosen) > SHORT_LEGEND:
         some = {name for name, points in lines if any(v != 0 for _, v in points)}
         chosen = {n: c for n, c in chosen.items() if n in some} or {"all 0": "#6e7687"}
-    entries = (f'<span><i style="background:{c}"></i>{html.escape(n)}</span>' for n, c in chosen.items() if n)
+    entries = (
+        f'<span><i style="background:{c}"></i>{html.escape(n)}</span>'
+        for n, c in chosen.items()
+        if n
+    )
     return f'<div class="legend">{"".join(entries)}</div>'
 
 
@@ -191,12 +234,20 @@ def highest(lines: list[Line], stack: bool) -> float:
     return max(sums.values())
 
 
-def timeseries(panel: queries.Panel, lines: list[Line], size: tuple[float, float], span: tuple[float, float]) -> str:
+def timeseries(
+    panel: queries.Panel, lines: list[Line], size: tuple[float, float], span: tuple[float, float]
+) -> str:
     """Lines or stacked areas, with thresholds."""
     defaults = panel["fieldConfig"]["defaults"]
     stack = defaults["custom"].get("stacking", {}).get("mode") == "normal"
-    steps = [step["value"] for step in defaults.get("thresholds", {}).get("steps", []) if step["value"] is not None]
-    high = defaults.get("max", max([highest(lines, stack), *(s * 1.15 for s in steps)]) * 1.05) or 1.0
+    steps = [
+        step["value"]
+        for step in defaults.get("thresholds", {}).get("steps", [])
+        if step["value"] is not None
+    ]
+    high = (
+        defaults.get("max", max([highest(lines, stack), *(s * 1.15 for s in steps)]) * 1.05) or 1.0
+    )
     low = min(0.0, min(v for _, points in lines for _, v in points))
     plot = Plot((size[0], size[1] - 36), span, high, low * 1.1)
     plot.axes(defaults["unit"])
@@ -254,16 +305,25 @@ def table(prometheus: Prometheus, panel: queries.Panel, window: str) -> str:
     """Labels as columns, as the panel's transformation names and hides them."""
     options: dict[str, Any] = panel["transformations"][-1]["options"]
     hidden, names = options["excludeByName"], options["renameByName"]
-    rows = [labels for labels, _ in prometheus.query(queries.filled(panel["targets"][0]["expr"], window))]
+    rows = [
+        labels
+        for labels, _ in prometheus.query(queries.filled(panel["targets"][0]["expr"], window))
+    ]
     columns = sorted({label for row in rows for label in row if label not in hidden})
     head = "".join(f"<th>{html.escape(names.get(column, column))}</th>" for column in columns)
     unique = dict.fromkeys(tuple(row.get(column, "") for column in columns) for row in rows)
-    body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in unique)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in unique
+    )
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
 def content(
-    prometheus: Prometheus, panel: queries.Panel, size: tuple[float, float], span: tuple[float, float], window: str
+    prometheus: Prometheus,
+    panel: queries.Panel,
+    size: tuple[float, float],
+    span: tuple[float, float],
+    window: str,
 ) -> str:
     """What a panel shows."""
     if panel["type"] == "table":

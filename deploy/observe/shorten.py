@@ -16,7 +16,9 @@ LEAST_FOR_SECONDS = 1
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 # A duration with what stands before it: the only places where the rules have one.
-DURATION = re.compile(r"(?P<before>\[|\boffset |^ *for: )(?P<number>\d+)(?P<unit>[smhd])", re.MULTILINE)
+DURATION = re.compile(
+    r"(?P<before>\[|\boffset |^ *for: )(?P<number>\d+)(?P<unit>[smhd])", re.MULTILINE
+)
 
 
 def shorter(seconds: float, before: str) -> int:

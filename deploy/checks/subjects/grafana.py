@@ -18,7 +18,9 @@ SUFFIXES = re.compile(r"_(bucket|count|sum)$")
 
 def boards(root: Path) -> dict[str, dict[str, Any]]:
     """Every dashboard by its file's name."""
-    return {path.name: json.loads(need(path)) for path in sorted((root / DASHBOARDS).glob("*.json"))}
+    return {
+        path.name: json.loads(need(path)) for path in sorted((root / DASHBOARDS).glob("*.json"))
+    }
 
 
 def overlap(one: dict[str, int], other: dict[str, int]) -> bool:
@@ -50,7 +52,11 @@ def metrics(root: Path) -> list[str]:
         for name in boards(root)
         for metric in re.findall(r"\bvedette_[a-z0-9_]+", need(root / DASHBOARDS / name))
     }
-    wrong = [f"{name}: the server has no {metric}" for name, metric in sorted(asked) if metric not in known]
+    wrong = [
+        f"{name}: the server has no {metric}"
+        for name, metric in sorted(asked)
+        if metric not in known
+    ]
     return wrong if asked else ["no dashboard asks for anything"]
 
 

@@ -38,7 +38,11 @@ def runbook(root: Path) -> list[str]:
     linked = re.findall(r"runbook_url: docs/alerts\.md#(\w+)", text)
     sections = re.findall(r"^### (Vedette\w+)$", page, re.MULTILINE)
     wrong = [f"{name} has no section in docs/alerts.md" for name in alerts if name not in sections]
-    wrong += [f"docs/alerts.md explains {name}, which is no alert" for name in sections if name not in alerts]
+    wrong += [
+        f"docs/alerts.md explains {name}, which is no alert"
+        for name in sections
+        if name not in alerts
+    ]
     if linked != [name.lower() for name in alerts]:
         wrong.append("not every alert links to its own section")
     return wrong if alerts else [f"{RULES} has no alerts"]

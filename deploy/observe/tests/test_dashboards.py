@@ -92,7 +92,9 @@ class Dashboards(unittest.TestCase):
     def test_series_of_the_server_are_asked_of_the_chosen_servers(self) -> None:
         for _, board in BOARDS.items():
             for query in queries.all_queries(board):
-                for selector in re.findall(r"\b(?:vedette|process)_\w+(\{[^}]*\})?", query.expression):
+                for selector in re.findall(
+                    r"\b(?:vedette|process)_\w+(\{[^}]*\})?", query.expression
+                ):
                     self.assertIn("$instance", selector, query.expression)
 
     def test_the_limit_of_100_ms_is_drawn_where_answers_are(self) -> None:

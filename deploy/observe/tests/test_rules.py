@@ -26,7 +26,9 @@ ALERT = re.compile(r"^ {6}- alert: (\w+)\n(.*?)(?=^ {6}- |^ {2}- |\Z)", re.MULTI
 ALERTS = dict(ALERT.findall(RULES))
 SECTIONS = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", RUNBOOK, re.MULTILINE | re.DOTALL))
 # What the runbook quotes: after these words, in backticks.
-QUOTING = re.compile(r"^- (?:Log|Frames say|Clients are told): (.*?)(?=^- |\Z)", re.MULTILINE | re.DOTALL)
+QUOTING = re.compile(
+    r"^- (?:Log|Frames say|Clients are told): (.*?)(?=^- |\Z)", re.MULTILINE | re.DOTALL
+)
 
 
 def source() -> str:
@@ -54,7 +56,9 @@ class Rules(unittest.TestCase):
 
     def test_each_alert_is_tested_to_fire_and_not_to_fire(self) -> None:
         for name in ALERTS:
-            self.assertRegex(TESTS, rf"alertname: {name}\n +exp_alerts:\n", f"{name} fires in no test")
+            self.assertRegex(
+                TESTS, rf"alertname: {name}\n +exp_alerts:\n", f"{name} fires in no test"
+            )
             silent = rf"alertname: {name}, exp_alerts: \[\]"
             self.assertRegex(TESTS, silent, f"{name} is silent in no test")
 
@@ -65,7 +69,9 @@ class Rules(unittest.TestCase):
             self.assertRegex(TESTS, rf"- expr: '(round\()?{name}", name)
 
     def test_rules_ask_only_for_metrics_that_the_server_has(self) -> None:
-        expressions = re.findall(r"expr: (?:>-\n)?(.*?)(?=\n {8}\w|\n {6}[-#]|\n\n|\Z)", RULES, re.DOTALL)
+        expressions = re.findall(
+            r"expr: (?:>-\n)?(.*?)(?=\n {8}\w|\n {6}[-#]|\n\n|\Z)", RULES, re.DOTALL
+        )
         self.assertGreater(len(expressions), len(ALERTS))
         asked = set().union(*(queries.metrics_of(expression) for expression in expressions))
         self.assertIn("vedette_frames_total", asked)
@@ -73,7 +79,9 @@ class Rules(unittest.TestCase):
 
     def test_each_alert_has_a_fault_that_makes_it_fire(self) -> None:
         by_faults = {alert for fault in FAULTS for alert, _ in fault.expects}
-        self.assertEqual(set(ALERTS) - by_faults, {"VedetteCamerasLost"}, "played in healthy_then_lost")
+        self.assertEqual(
+            set(ALERTS) - by_faults, {"VedetteCamerasLost"}, "played in healthy_then_lost"
+        )
         self.assertEqual(fire.alert_names(), list(ALERTS))
         known = by_faults | {alert for fault in FAULTS for alert in fault.may}
         self.assertEqual(known - set(ALERTS), set(), "faults name alerts that are none")
