@@ -16,6 +16,7 @@ fn main() {
         ("pass", serde_json::to_string_pretty(&samples::passing())),
         ("fail", serde_json::to_string_pretty(&samples::failing())),
         ("invalid", serde_json::to_string_pretty(&samples::invalid())),
+        ("balance", serde_json::to_string_pretty(&samples::balanced())),
         ("capacity", serde_json::to_string_pretty(&samples::capacity())),
         ("compare", serde_json::to_string_pretty(&samples::comparison())),
         ("compare-capacity", serde_json::to_string_pretty(&samples::capacity_comparison())),

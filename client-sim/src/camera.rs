@@ -14,13 +14,15 @@ use tonic::{Status, transport::Channel};
 use vedette_proto::camera_ai::{DetectRequest, DetectResponse, PixelFormat};
 
 use crate::{
+    attempts::Attempts,
+    balance::Parting,
     clock,
     config::Reconnect,
     heartbeat::{self, QuietTimer},
     pacer::Pacer,
-    random,
     record::{CameraRecord, camera_id},
     schedule::{Lane, Schedule},
+    servers::{Place, Servers},
     source::PictureSet,
     stream::{self, StreamEnd},
     timeline::FleetTimeline,
@@ -30,13 +32,6 @@ use crate::{
 /// How long a stream whose frames are all answered may take to end. Reading on shows answers that
 /// should not be there; a server that keeps the stream open does not hold the run up.
 const END_PATIENCE: Duration = Duration::from_millis(250);
-
-/// Pause before a camera opens its stream again: anything up to this, doubled with each attempt in
-/// vain ("full jitter"), so that a fleet that a server has lost does not come back all at once.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-
-/// Most of that.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Counters that are read while cameras run.
 #[derive(Debug, Default)]
@@ -69,6 +64,8 @@ pub struct Load {
 pub struct Fleet {
     /// Who sends when.
     pub schedule: Arc<Schedule>,
+    /// Where they send it.
+    pub servers: Arc<Servers>,
     /// What proves them to the server.
     pub token: Option<Token>,
     /// Who wakes them.
@@ -96,17 +93,20 @@ pub struct Fleet {
     pub timeline: Mutex<FleetTimeline>,
 }
 
-/// Runs camera `index` on `channel` from start to end, or until `stop` turns true; then it sends
-/// no more and waits for answers as after its last frame.
+/// Runs camera `index`, which begins at `place`, from start to end, or until `stop` turns true; then it
+/// sends no more and waits for answers as after its last frame.
 pub async fn run(
     fleet: Arc<Fleet>,
     index: u32,
-    channel: Channel,
+    mut place: Place,
     mut stop: watch::Receiver<bool>,
 ) -> (CameraRecord, StreamEnd) {
     let mut camera = Camera::new(&fleet, index);
     loop {
-        let end = camera.stream(channel.clone(), &mut stop).await;
+        camera.opens_at(place.server);
+        let end = camera.stream(place.channel.clone(), &mut stop).await;
+        let how = camera.attempts.ended(&end, fleet.servers.several());
+        fleet.servers.parted(place.server, how, clock::now());
         if end != StreamEnd::Done {
             fleet.live.broken.fetch_add(1, Relaxed);
         }
@@ -114,15 +114,10 @@ pub async fn run(
         if !back || camera.next == camera.lane().frames() {
             return (camera.record, end);
         }
-        let pause = camera.pause(&end);
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = stopped(&mut stop) => return (camera.record, end),
-        }
-        // A camera shows what is now; what came due meanwhile is gone.
-        camera.next = camera.lane().due(camera.offset(clock::now()));
-        if camera.next == camera.lane().frames() {
-            return (camera.record, end);
+        camera.ended(&end);
+        match camera.elsewhere(&place, how, &mut stop).await {
+            Some(next) => place = next,
+            None => return (camera.record, end),
         }
     }
 }
@@ -160,8 +155,8 @@ struct Camera<'a> {
     woken_late: Duration,
     /// Whether the connection has refused a frame.
     refused: bool,
-    /// Streams in a row that ended without an answer.
-    in_vain: u32,
+    /// Its way back to a server that answers.
+    attempts: Attempts,
 }
 
 impl<'a> Camera<'a> {
@@ -177,7 +172,7 @@ impl<'a> Camera<'a> {
             due: false,
             woken_late: Duration::ZERO,
             refused: false,
-            in_vain: 0,
+            attempts: Attempts::default(),
         }
     }
 
@@ -253,12 +248,44 @@ impl<'a> Camera<'a> {
         }
     }
 
-    /// The time to wait before the stream is opened again.
-    fn pause(&mut self, end: &StreamEnd) -> Duration {
+    /// The next stream is on `server`.
+    fn opens_at(&mut self, server: usize) {
+        self.attempts.opens_at(server);
+        self.record.stream_opens(server);
+    }
+
+    /// The stream ended early, and another one will be opened.
+    fn ended(&mut self, end: &StreamEnd) {
         self.record.stream_ended(end, self.offset(clock::now()), self.next);
         self.send_no_more();
-        self.in_vain += 1;
-        pause(self.fleet.seed, self.index, self.next, self.in_vain)
+    }
+
+    /// Where the next stream goes, after a pause if all servers have been tried. `None` when there is
+    /// nothing left to send, or the run was stopped.
+    async fn elsewhere(
+        &mut self,
+        last: &Place,
+        how: Parting,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Option<Place> {
+        loop {
+            // A camera shows what is now; what came due meanwhile is gone.
+            let now = clock::now();
+            self.next = self.lane().due(self.offset(now));
+            if self.next == self.lane().frames() {
+                return None;
+            }
+            let servers = &self.fleet.servers;
+            let place = servers.choose(self.index, last, how, self.attempts.tried(), now);
+            if place.is_some() {
+                return place;
+            }
+            let pause = self.attempts.pause(self.fleet.seed, self.index, self.next);
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = stopped(stop) => return None,
+            }
+        }
     }
 
     fn lane(&self) -> &'a Lane {
@@ -311,7 +338,9 @@ impl<'a> Camera<'a> {
     }
 
     fn answered(&mut self, answer: &DetectResponse, now: Instant) {
-        self.in_vain = 0;
+        if self.attempts.answered() {
+            self.fleet.servers.answered(self.attempts.server());
+        }
         if heartbeat::is_heartbeat(answer.frame_id) {
             self.record.heartbeat_answered(answer);
             return;
@@ -331,15 +360,6 @@ impl<'a> Camera<'a> {
     fn send_no_more(&mut self) {
         (self.sender, self.due) = (None, false);
     }
-}
-
-/// The pause of camera `camera`, whose next frame would be `next`, before its attempt number
-/// `attempt` (from 1) since it was last answered.
-fn pause(seed: u64, camera: u32, next: u64, attempt: u32) -> Duration {
-    let doubled = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1)));
-    let place = random::hash(seed, u64::from(camera), next);
-    let share = random::unit(random::hash(place, u64::from(attempt), 2));
-    doubled.min(LONGEST_PAUSE).mul_f64(share)
 }
 
 /// A place for the next request; `None` when the connection takes no more. Pending without sender.
@@ -387,35 +407,5 @@ pub(crate) fn request(k: u64, image_data: Bytes) -> DetectRequest {
         image_data,
         format: PixelFormat::Encoded as i32,
         ..DetectRequest::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-
-    #[test]
-    fn cameras_that_lose_their_server_together_come_back_apart() {
-        let pauses: Vec<_> = (0..100).map(|camera| pause(1, camera, 5, 1)).collect();
-        assert_eq!(pauses.iter().collect::<HashSet<_>>().len(), 100);
-        // Over the whole of what is allowed, not in a corner of it.
-        let tenths: HashSet<_> =
-            pauses.iter().map(|pause| pause.as_millis() * 10 / FIRST_PAUSE.as_millis()).collect();
-        assert_eq!(tenths, (0..10).collect());
-        assert_eq!(pause(1, 7, 5, 1), pauses[7], "the seed decides");
-        assert_ne!(pause(2, 7, 5, 1), pauses[7]);
-    }
-
-    #[test]
-    fn pauses_grow_with_attempts_in_vain_up_to_the_longest() {
-        let longest = |attempt| (0..1000).map(|camera| pause(1, camera, 5, attempt)).max().unwrap();
-        for (attempt, most) in [(1, FIRST_PAUSE), (2, 2 * FIRST_PAUSE), (4, 8 * FIRST_PAUSE)] {
-            assert!(longest(attempt) <= most && longest(attempt) > most.mul_f64(0.9));
-        }
-        for attempt in [9, 33, u32::MAX] {
-            assert!(longest(attempt) <= LONGEST_PAUSE);
-            assert!(longest(attempt) > LONGEST_PAUSE.mul_f64(0.9));
-        }
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! A run reads from left to right: pictures ([`source`]) go out when the [`schedule`] says, one
 //! [`camera`] task per camera, woken by the [`pacer`], with signs of life in between
-//! ([`heartbeat`]); answers are matched in its [`record`]; afterwards [`stats`] are added
+//! ([`heartbeat`]), to the [`servers`] that the [`balance`] gives them; answers are matched in its [`record`]; afterwards [`stats`] are added
 //! up, [`verdict`] judges them and [`report`] prints them. [`run`] wires these; only [`clock`] reads
 //! the time.
 
+pub mod attempts;
+pub mod balance;
 pub mod boxes;
 pub mod camera;
 pub mod capacity;
@@ -32,6 +34,7 @@ pub mod run;
 pub mod scene;
 pub mod schedule;
 pub mod self_test;
+pub mod servers;
 pub mod source;
 pub mod stats;
 pub mod stream;

@@ -41,6 +41,23 @@ struct Gap {
     next: u64,
 }
 
+/// What a camera had to do with one of several servers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ServerBook {
+    /// Streams that it answered.
+    pub streams: u64,
+    /// Streams that ended without an answer.
+    pub refused: u64,
+    /// Times that the camera came from another server.
+    pub moved_in: u64,
+    /// Times that it went to another one.
+    pub moved_out: u64,
+    /// Whether it was the first to answer the camera.
+    pub first: bool,
+    /// Measured frames.
+    pub tally: Tally,
+}
+
 /// One camera's frames and figures while the run goes on. Times are offsets from the run's start.
 #[derive(Debug)]
 pub struct CameraRecord {
@@ -74,6 +91,18 @@ pub struct CameraRecord {
     /// The end of the last gap.
     back_at: Option<Duration>,
     max_gap: Duration,
+    /// The end of the first stream since the last OK answer.
+    away_since: Option<Duration>,
+    /// Times from a stream's end to the next OK answer.
+    backs: Vec<Duration>,
+    /// The server of the present stream.
+    server: usize,
+    /// Whether it has answered anything.
+    heard: bool,
+    /// The server of the last stream that was answered.
+    home: Option<usize>,
+    /// What each server did, up to the last one that was used.
+    by_server: Vec<ServerBook>,
     protocol_errors: u64,
     first_protocol_error: Option<String>,
 }
@@ -112,6 +141,12 @@ impl CameraRecord {
             gaps: Vec::new(),
             back_at: None,
             max_gap,
+            away_since: None,
+            backs: Vec::new(),
+            server: 0,
+            heard: false,
+            home: None,
+            by_server: Vec::new(),
             protocol_errors: 0,
             first_protocol_error: None,
         }
@@ -127,13 +162,41 @@ impl CameraRecord {
         self.schedule.lane(self.camera)
     }
 
+    /// What follows is on a new stream to `server`.
+    pub fn stream_opens(&mut self, server: usize) {
+        (self.server, self.heard) = (server, false);
+    }
+
+    fn book(&mut self, server: usize) -> &mut ServerBook {
+        if self.by_server.len() <= server {
+            self.by_server.resize(server + 1, ServerBook::default());
+        }
+        &mut self.by_server[server]
+    }
+
+    /// The stream's first answer: the camera is at home where it came from.
+    fn hear(&mut self) {
+        if std::mem::replace(&mut self.heard, true) {
+            return;
+        }
+        let server = self.server;
+        let left = self.home.replace(server);
+        let book = self.book(server);
+        book.streams += 1;
+        book.first |= left.is_none();
+        if let Some(left) = left.filter(|&left| left != server) {
+            book.moved_in += 1;
+            self.book(left).moved_out += 1;
+        }
+    }
+
     /// Frame `k` was handed to the connection at `offset`, after its camera had woken up for it
     /// `woken_late` after the intended instant.
     pub fn sent(&mut self, k: u64, offset: Duration, woken_late: Duration) {
         self.frames[k as usize] = FrameState::Sent;
         self.on_stream.push(k);
         self.open += 1;
-        self.tally(k).sent += 1;
+        self.count(k, |tally| tally.sent += 1);
         if !self.lane().is_warmup(k) {
             let lateness = offset.saturating_sub(self.lane().intended(k));
             self.lateness.record(lateness);
@@ -152,8 +215,11 @@ impl CameraRecord {
 
     /// The answer to a heartbeat came in. One that is not waited for is a protocol error.
     pub fn heartbeat_answered(&mut self, answer: &DetectResponse) {
-        if let Err(why) = self.heartbeats.answered(answer) {
-            self.protocol_error(why);
+        match self.heartbeats.answered(answer) {
+            Ok(()) => self.hear(),
+            Err(why) => {
+                self.protocol_error(why);
+            }
         }
     }
 
@@ -174,6 +240,7 @@ impl CameraRecord {
             }
         }
         self.open -= 1;
+        self.hear();
         self.close_gap(offset);
         let outcome = match Outcome::try_from(answer.outcome) {
             Ok(Outcome::Heartbeat) => {
@@ -186,7 +253,12 @@ impl CameraRecord {
                 Outcome::Internal
             }
         };
-        self.tally(k).count(outcome);
+        self.count(k, |tally| tally.count(outcome));
+        if outcome == Outcome::Ok
+            && let Some(since) = self.away_since.take()
+        {
+            self.backs.push(offset.saturating_sub(since));
+        }
         let intended = self.lane().intended(k);
         // Whole microseconds, so that what is counted against the limit is what is reported.
         let latency = Duration::from_micros(micros(offset.saturating_sub(intended)));
@@ -212,7 +284,7 @@ impl CameraRecord {
         } else {
             self.camera_bins[bin].not_ok += 1;
         }
-        Some(Measured { bin, latency, ok })
+        Some(Measured { bin, latency, ok, server: self.server })
     }
 
     /// The stream ended at `offset` in the way of `end`, and another one will be opened; the next
@@ -221,6 +293,8 @@ impl CameraRecord {
     pub fn stream_ended(&mut self, end: &StreamEnd, offset: Duration, next: u64) {
         let owed = end.accepted();
         self.heartbeats.stream_ended();
+        self.away_since.get_or_insert(offset);
+        self.count_refusal();
         let mut gap = self.gap.take().unwrap_or(Gap { since: offset, open: Vec::new(), next });
         for (place, k) in (0..).zip(std::mem::take(&mut self.on_stream)) {
             if is_heartbeat(k) || self.frames[k as usize] != FrameState::Sent {
@@ -236,6 +310,14 @@ impl CameraRecord {
             }
         }
         self.gap = Some(gap);
+    }
+
+    /// The stream has ended; perhaps without an answer.
+    fn count_refusal(&mut self) {
+        // What has ended is not counted again when the books are closed.
+        if !std::mem::replace(&mut self.heard, true) {
+            self.book(self.server).refused += 1;
+        }
     }
 
     /// An answer after an earlier stream's end: the camera is back.
@@ -267,8 +349,7 @@ impl CameraRecord {
 
     /// A frame that was sent will not be answered any more.
     fn write_off(&mut self, k: u64, lost: bool) {
-        let tally = self.tally(k);
-        *if lost { &mut tally.lost } else { &mut tally.unaccepted } += 1;
+        self.count(k, |tally| *if lost { &mut tally.lost } else { &mut tally.unaccepted } += 1);
         self.frames[k as usize] = if lost { FrameState::Lost } else { FrameState::Unaccepted };
         self.missed_in_bin(k);
     }
@@ -286,6 +367,9 @@ impl CameraRecord {
     #[must_use]
     pub fn finish(mut self, end: &StreamEnd, horizon: Option<Duration>) -> CameraResult {
         let owed = end.accepted();
+        if *end != StreamEnd::Done {
+            self.count_refusal();
+        }
         for (place, k) in (0..).zip(std::mem::take(&mut self.on_stream)) {
             if !is_heartbeat(k) && self.frames[k as usize] == FrameState::Sent {
                 self.write_off(k, owed.is_none_or(|accepted| place < accepted));
@@ -300,6 +384,9 @@ impl CameraRecord {
             }
         }
         let gap_max = self.gaps.iter().max().copied();
+        let lane = self.lane();
+        let over = horizon.unwrap_or_else(|| lane.intended(lane.frames().saturating_sub(1)));
+        let away = self.away_since.map(|since| over.saturating_sub(since));
         CameraResult {
             group: self.lane().group(),
             figures: CameraFigures {
@@ -316,12 +403,20 @@ impl CameraRecord {
                 end: end.to_string(),
                 reconnects: self.gaps.len() as u64,
                 gap_max_ms: gap_max.map(millis),
+                moves: self.by_server.iter().map(|server| server.moved_in).sum(),
+                back_max_ms: self.backs.iter().max().copied().map(millis),
+                back_ms: self.backs.into_iter().map(millis).collect(),
+                away_ms: away.map(millis),
+                addr: None,
+                servers: Vec::new(),
                 excused: self.excused,
                 warmup_excused: self.warmup_excused,
                 bins_max_ms: Vec::new(),
                 bins_missed: Vec::new(),
             },
             gaps: self.gaps,
+            home: self.home,
+            by_server: self.by_server,
             heartbeats: self.heartbeats.counts(),
             over_slo_by_itself: self.over_slo_by_itself,
             latency: self.latency,
@@ -329,6 +424,14 @@ impl CameraRecord {
             wake_lateness: self.wake_lateness,
             stages: self.stages,
             bins: self.camera_bins,
+        }
+    }
+
+    /// Counts frame `k`, which is of the present stream.
+    fn count(&mut self, k: u64, count: impl Fn(&mut Tally)) {
+        count(self.tally(k));
+        if !self.lane().is_warmup(k) {
+            count(&mut self.book(self.server).tally);
         }
     }
 
@@ -358,6 +461,10 @@ pub struct CameraResult {
     pub figures: CameraFigures,
     /// Times from a stream's end to the next one's first answer.
     pub gaps: Vec<Duration>,
+    /// The server of its last stream that was answered.
+    pub home: Option<usize>,
+    /// What each server did, up to the last one that was used.
+    pub by_server: Vec<ServerBook>,
     /// Its signs of life.
     pub heartbeats: heartbeat::Counts,
     /// Measured OK answers over the limit that had been within it without the camera's waking late.

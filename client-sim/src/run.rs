@@ -10,27 +10,25 @@ use std::{
 };
 
 use tokio::{sync::watch, task::JoinSet};
-use tonic::transport::Channel;
 use vedette_proto::camera_ai::ServerInfo;
 
 use crate::{
     camera::{self, Fleet, Live, Load},
     clock,
-    config::{Connections, PictureSource, RunConfig, Scenario, SelfTest, Size},
-    connect::{connect, connect_many, endpoint, server_info},
+    config::{PictureSource, RunConfig, Scenario, SelfTest, Size},
     error::SimError,
-    machine,
     meter::{Reading, Usage},
     pacer::Pacer,
     progress,
     record::{CameraRecord, CameraResult},
     report::{
-        RunFacts, make,
+        RunFacts, ServerFacts, make,
         schema::{Report, SelfTestFigures},
     },
     rogue, scene,
     schedule::Schedule,
     self_test,
+    servers::{self, Found, Servers},
     source::{PictureSet, check_video, draw_pictures, read_folder, read_video},
     stream::StreamEnd,
     timeline::{Bins, FleetTimeline},
@@ -49,8 +47,10 @@ const LONG_DRAWING_PIXELS: u64 = 1_000_000;
 /// What is fetched or made once for any number of runs with the same server and pictures.
 #[derive(Debug, Clone)]
 pub struct Prepared {
-    /// What the server said about itself.
+    /// What the server said about itself; of several the first that did.
     pub server: Option<ServerInfo>,
+    /// The servers that were found.
+    servers: Vec<Found>,
     pictures: HashMap<PictureSource, PictureSet>,
 }
 
@@ -59,7 +59,15 @@ impl Prepared {
     pub async fn without_server(config: &RunConfig) -> Result<Self, SimError> {
         let mut pictures = HashMap::new();
         make_pictures(config, &mut pictures).await?;
-        Ok(Self { server: None, pictures })
+        Ok(Self { server: None, servers: Vec::new(), pictures })
+    }
+
+    /// The servers of a run: those that were found, or, for one server, the one that it names.
+    fn found(&self, config: &RunConfig) -> Vec<Found> {
+        if config.balancing.several() {
+            return self.servers.clone();
+        }
+        vec![Found { target: config.target.clone(), info: self.server.clone(), up: true }]
     }
 
     /// The pictures of a source that was prepared.
@@ -87,10 +95,10 @@ pub async fn prepare(config: &RunConfig) -> Result<Prepared, SimError> {
             PictureSource::Drawn(_) => {}
         }
     }
-    let channel = connect(&endpoint(&config.target)?, &config.target).await?;
-    let server = server_info(channel, &config.target).await?;
+    let servers = servers::find(&config.target, &config.balancing).await?;
+    let server = servers.iter().find_map(|server| server.info.clone());
     make_pictures(config, &mut pictures).await?;
-    Ok(Prepared { server, pictures })
+    Ok(Prepared { server, servers, pictures })
 }
 
 /// Adds the pictures that are not there yet.
@@ -142,10 +150,12 @@ pub async fn play(
 ) -> Result<Report, SimError> {
     tokio::pin!(interrupt);
     let schedule = Arc::new(Schedule::of(&config.scenario));
-    let channels = channels(config, schedule.cameras()).await?;
+    let found = prepared.found(config);
+    let (servers, places) = Servers::open(config, &found, schedule.cameras()).await?;
     let start = clock::now() + START_LEAD;
     let fleet = Arc::new(Fleet {
         schedule: schedule.clone(),
+        servers: servers.clone(),
         token: Token::of(&config.target)?,
         pacer: Pacer::start(schedule.clone(), start).map_err(SimError::Runtime)?,
         loads: loads(&config.scenario, prepared),
@@ -161,12 +171,10 @@ pub async fn play(
     });
     let (stop, stopped) = watch::channel(false);
     let mut cameras = JoinSet::new();
-    for index in 0..schedule.cameras() {
-        let channel = channels[index as usize % channels.len()].clone();
-        let camera = camera::run(fleet.clone(), index, channel, stopped.clone());
+    for (index, place) in (0..).zip(places) {
+        let camera = camera::run(fleet.clone(), index, place, stopped.clone());
         cameras.spawn(async move { (index, camera.await) });
     }
-    drop(channels);
     let rogues = rogue::start(config, &fleet, &stopped)?;
     let progress = (!config.quiet).then(|| tokio::spawn(progress::show(fleet.clone())));
 
@@ -182,14 +190,19 @@ pub async fn play(
         .into_iter()
         .map(|(_, (record, end))| record.finish(&end, interrupted_after))
         .collect();
-    let timeline = {
+    let addrs = servers.addrs();
+    let (timeline, times) = {
         let timeline = fleet.timeline.lock().unwrap_or_else(PoisonError::into_inner);
-        timeline.finish(results.iter().map(|camera| &*camera.bins))
+        let whole = timeline.finish(results.iter().map(|camera| &*camera.bins));
+        (whole, timeline.servers(addrs.len()))
     };
+    let infos = found.into_iter().map(|server| server.info).chain(std::iter::repeat(None));
+    let servers = addrs.into_iter().zip(infos).zip(times);
     let mut facts = RunFacts {
         config,
         loads: &fleet.loads,
         server: prepared.server.clone(),
+        servers: servers.map(|((addr, info), times)| ServerFacts { addr, info, times }).collect(),
         started_unix_ms: fleet.start_unix_us / 1000 + schedule.warmup().as_millis() as i64,
         interrupted_after,
         cameras: results,
@@ -226,16 +239,6 @@ async fn self_test(config: &RunConfig, prepared: &Prepared) -> Option<SelfTestFi
     tested
         .map_err(|error| crate::say(&format!("the simulator could not test itself: {error}")))
         .ok()
-}
-
-/// A connection for each camera, or those that all share.
-async fn channels(config: &RunConfig, cameras: u32) -> Result<Vec<Channel>, SimError> {
-    let count = match config.connections {
-        Connections::PerCamera => cameras,
-        Connections::Shared(count) => count.min(cameras),
-    };
-    machine::allow_open_files();
-    connect_many(&endpoint(&config.target)?, &config.target, count).await
 }
 
 fn loads(scenario: &Scenario, prepared: &Prepared) -> Vec<Load> {

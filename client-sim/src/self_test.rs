@@ -4,7 +4,7 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use crate::{
-    config::{Credentials, Group, RunConfig, Scenario, SelfTest},
+    config::{Balancing, Credentials, Group, RunConfig, Scenario, SelfTest},
     error::SimError,
     null_server::NullServer,
     report::schema::{Report, SelfTestFigures},
@@ -33,6 +33,7 @@ pub async fn play(config: &RunConfig, prepared: &Prepared) -> Result<Report, Sim
     let mut config = RunConfig { self_test: SelfTest::Never, quiet: true, ..config.clone() };
     config.target.addr = server.addr.into();
     config.target.credentials = Credentials::default();
+    config.balancing = Balancing::default();
     config.scenario.rogues.clear();
     boxed(&config, prepared).await
 }

@@ -4,13 +4,14 @@ use std::{fmt, future::Future, pin::Pin};
 
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Response, Status, Streaming, metadata::MetadataValue, transport::Channel};
+use tonic::{Code, Response, Status, Streaming, metadata::MetadataValue, transport::Channel};
 use vedette_proto::{
     ACCEPTED_FRAMES_KEY, CAMERA_ID_KEY,
     camera_ai::{DetectRequest, DetectResponse, object_detection_client::ObjectDetectionClient},
 };
 
 use crate::{
+    balance::Parting,
     connect::{MAX_ANSWER_BYTES, code_name},
     token::Token,
 };
@@ -90,7 +91,7 @@ impl Answers {
 /// The end of a stream that broke with `status`.
 #[must_use]
 pub fn broken(status: &Status) -> StreamEnd {
-    let accepted = (status.code() == tonic::Code::Unavailable)
+    let accepted = (status.code() == Code::Unavailable)
         .then(|| status.metadata().get(ACCEPTED_FRAMES_KEY)?.to_str().ok()?.parse().ok())
         .flatten();
     StreamEnd::Broken {
@@ -130,11 +131,33 @@ impl StreamEnd {
     }
 }
 
+/// What a server of this project names when it ends a stream because of its connection's age
+/// (docs/connections.md).
+const AGED: &str = "max-connection-age-seconds";
+
 /// Status codes after which another stream would end in the same way.
 const FOR_GOOD: [&str; 5] =
     ["UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED", "INVALID_ARGUMENT", "NOT_FOUND"];
 
 impl StreamEnd {
+    /// Whether this tool's own side gave the stream up, as it does with one that it put on a connection
+    /// after the server had said that it would close it.
+    pub(crate) fn never_began(&self) -> bool {
+        matches!(self, Self::Broken { code, .. } if code == code_name(Code::Cancelled))
+    }
+
+    /// What the end says about the server.
+    #[must_use]
+    pub fn parting(&self) -> Parting {
+        match self {
+            Self::Done | Self::Blocked => Parting::Done,
+            Self::Broken { message, accepted: Some(_), .. } if message.contains(AGED) => {
+                Parting::Aged
+            }
+            Self::Closed | Self::Broken { .. } => Parting::Failed,
+        }
+    }
+
     /// Whether another stream may do better.
     #[must_use]
     pub fn may_be_mended(&self) -> bool {

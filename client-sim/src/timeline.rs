@@ -73,6 +73,8 @@ pub struct Measured {
     pub latency: Duration,
     /// Whether the outcome was OK.
     pub ok: bool,
+    /// The server that answered.
+    pub server: usize,
 }
 
 /// The answers of all cameras in each bin.
@@ -80,6 +82,17 @@ pub struct Measured {
 pub struct FleetTimeline {
     bins: Bins,
     answers: Vec<FleetBin>,
+    /// Up to the last server that answered anything.
+    servers: Vec<ServerTimes>,
+}
+
+/// A server's OK answers.
+#[derive(Debug, Clone)]
+pub struct ServerTimes {
+    /// Their latency.
+    pub latency: Distribution,
+    /// Their number in each bin.
+    pub ok: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -100,7 +113,11 @@ impl FleetTimeline {
             not_ok: 0,
             stages: StageSums::default(),
         };
-        Self { bins, answers: std::iter::repeat_with(empty).take(bins.count()).collect() }
+        Self {
+            bins,
+            answers: std::iter::repeat_with(empty).take(bins.count()).collect(),
+            servers: Vec::new(),
+        }
     }
 
     /// Adds an answer.
@@ -115,6 +132,25 @@ impl FleetTimeline {
         if let Some(times) = times {
             bin.stages.record(times);
         }
+        if self.servers.len() <= measured.server {
+            self.servers.resize(measured.server + 1, self.none());
+        }
+        let server = &mut self.servers[measured.server];
+        server.latency.record(measured.latency);
+        server.ok[measured.bin] += 1;
+    }
+
+    /// The answers of each of `count` servers.
+    #[must_use]
+    pub fn servers(&self, count: usize) -> Vec<ServerTimes> {
+        let mut servers = self.servers.clone();
+        servers.resize(count, self.none());
+        servers
+    }
+
+    /// A server that answered nothing.
+    fn none(&self) -> ServerTimes {
+        ServerTimes { latency: Distribution::latency(), ok: vec![0; self.bins.count()] }
     }
 
     /// As reported, with the frames that were not answered from the cameras' books. Bins at the end

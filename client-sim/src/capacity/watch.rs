@@ -104,7 +104,9 @@ impl<'a> Watch<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Connections, Credentials, Reconnect, Scenario, SelfTest, Slo, Target};
+    use crate::config::{
+        Balancing, Connections, Credentials, Reconnect, Scenario, SelfTest, Slo, Target,
+    };
 
     fn config(min_answered_ratio: f64, reconnect: bool) -> RunConfig {
         RunConfig {
@@ -113,6 +115,7 @@ mod tests {
                 connect: Duration::ZERO,
                 credentials: Credentials::default(),
             },
+            balancing: Balancing::default(),
             scenario: Scenario::uniform(2, 10.0, Duration::from_secs(1), Duration::from_secs(4)),
             connections: Connections::PerCamera,
             reconnect: Reconnect { enabled: reconnect, max_gap: Duration::ZERO },

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     capacity::search::Rules,
-    config::{CapacityConfig, Command, JsonTarget, Pricing, RunConfig, SelfTest},
+    config::{Balancing, CapacityConfig, Command, JsonTarget, Pricing, RunConfig, SelfTest},
 };
 
 /// How long answers are waited for after a camera's last frame; longer when the limit is.
@@ -131,6 +131,7 @@ impl TryFrom<CapacityArgs> for CapacityConfig {
         let slo = crate::config::Slo::from(args.slo);
         let run = RunConfig {
             target: args.server.into(),
+            balancing: Balancing::default(),
             scenario,
             connections: args.link.connections,
             reconnect: args.link.reconnect(),

@@ -9,8 +9,8 @@ use super::values::{
 };
 use crate::{
     config::{
-        self, Connections, Credentials, PictureSource, RAMP_CAMERAS, RAMP_EVERY, Reconnect,
-        Scenario, ServerAddr, Size, Slo, Target,
+        self, Balancing, Connections, Credentials, PictureSource, Policy, RAMP_CAMERAS, RAMP_EVERY,
+        Reconnect, Scenario, ServerAddr, ServerName, Size, Slo, Target,
     },
     schedule::Phases,
 };
@@ -39,9 +39,32 @@ pub(super) struct ServerArgs {
     /// The server, as HOST:PORT, http://HOST:PORT or https://HOST:PORT
     #[arg(long, default_value = "127.0.0.1:50051")]
     pub(super) addr: ServerAddr,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+/// Servers that share the cameras.
+#[derive(Debug, Args)]
+pub(super) struct ServersArgs {
+    /// The server, as HOST:PORT, http://HOST:PORT or https://HOST:PORT; or several that share the
+    /// cameras, with a comma between two or each with its own --addr; `dns:///HOST:PORT` (with TLS
+    /// `dns+https:///HOST:PORT`) is every address that the name has [default: 127.0.0.1:50051, or the
+    /// scenario's]
+    #[arg(long, value_name = "ADDR,...", value_delimiter = ',')]
+    addr: Vec<ServerName>,
+    /// How cameras choose among several servers [default: round-robin, or the scenario's]
+    #[arg(long, value_enum, value_name = "POLICY")]
+    balance: Option<Policy>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+/// How to get through to a server.
+#[derive(Debug, Args)]
+struct ConnectArgs {
     /// Keep trying to connect, and wait for the server's description, for this long, in seconds
     #[arg(long, default_value = "5", value_name = "SECONDS", value_parser = positive_seconds)]
-    pub(super) connect_seconds: Duration,
+    connect_seconds: Duration,
     #[command(flatten)]
     credentials: CredentialArgs,
 }
@@ -218,8 +241,27 @@ impl LinkArgs {
 
 impl From<ServerArgs> for Target {
     fn from(args: ServerArgs) -> Self {
-        let credentials = args.credentials.into();
-        Self { addr: args.addr, connect: args.connect_seconds, credentials }
+        args.connect.target(args.addr)
+    }
+}
+
+impl ConnectArgs {
+    fn target(self, addr: ServerAddr) -> Target {
+        Target { addr, connect: self.connect_seconds, credentials: self.credentials.into() }
+    }
+}
+
+impl ServersArgs {
+    /// The first server and all of them: the flags', or else those of the scenario.
+    pub(super) fn targets(self, scenario: &Scenario) -> Result<(Target, Balancing), String> {
+        let names = if self.addr.is_empty() { scenario.servers.clone() } else { self.addr };
+        let first = names.first().map_or_else(ServerAddr::default, |name| name.addr().clone());
+        let policy = self.balance.or(scenario.balance);
+        let balancing = Balancing::of(names, policy).map_err(|why| format!("--addr: {why}"))?;
+        if self.balance.is_some() && !balancing.several() {
+            return Err("--balance: needs several servers in --addr".to_owned());
+        }
+        Ok((self.connect.target(first), balancing))
     }
 }
 

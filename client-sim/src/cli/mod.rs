@@ -257,6 +257,25 @@ mod tests {
     }
 
     #[test]
+    fn servers_are_named_in_one_flag_or_in_several() {
+        let config = |args: &[&str]| {
+            let all = ["client-sim", "run"].iter().chain(args);
+            let Parsed::Command(command) = parse(all) else { panic!("{args:?}") };
+            let Command::Run(config, _) = *command else { panic!("{args:?}") };
+            *config
+        };
+        assert!(!config(&["--addr", "a:1"]).balancing.several());
+        let one = config(&["--addr", "a:1,b:2", "--addr", "dns:///c:3"]);
+        let names: Vec<_> = one.balancing.servers.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["a:1", "b:2", "dns:///c:3"]);
+        assert_eq!(one.balancing.policy, crate::config::Policy::RoundRobin);
+        assert_eq!(one.target.addr.to_string(), "a:1");
+        let by_name = config(&["--addr", "dns+https:///c:3", "--balance", "least_request"]);
+        assert_eq!(by_name.balancing.policy, crate::config::Policy::LeastCameras);
+        assert!(by_name.balancing.several() && by_name.target.addr.tls());
+    }
+
+    #[test]
     fn fleets_start_in_three_ways() {
         let phases = |more: &[&str]| {
             let args = ["client-sim", "run", "--phase"].iter().chain(more);
@@ -298,6 +317,15 @@ mod tests {
             (&["run", "--ramp-cameras", "3"], "need --phase ramp"),
             (&["run", "--phase", "even", "--ramp-every-ms", "9"], "need --phase ramp"),
             (&["run", "--phase", "ramp", "--ramp-every-ms", "0"], "more than 0 milliseconds"),
+            (&["run", "--addr", "a:1,b:1,a:1"], "--addr: a:1 is there twice"),
+            (&["run", "--addr", "a:1", "--addr", "https://b:1"], "to all servers or to none"),
+            (&["run", "--addr", "a:1,,b:1"], "an address is empty"),
+            (&["run", "--addr", ""], "an address is empty"),
+            (&["run", "--addr", "a:0"], "write HOST:PORT"),
+            (&["run", "--addr", "a:1", "--balance", "failover"], "needs several servers"),
+            (&["run", "--addr", "a:1,b:1", "--balance", "fail-over"], "did you mean failover?"),
+            (&["detect", "x.png", "--addr", "a:1,b:1"], "one server, not several"),
+            (&["detect", "x.png", "--addr", "a:1", "--addr", "b:1"], "cannot be used multiple"),
             (&["run", "--images"], "--images <DIR>"),
             (&["run", "--images", ".", "--size", "64x48"], "cannot be used with '--size <WxH>'"),
             (&["rum"], "did you mean run?"),

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{
     files::FileArgs,
-    fleet::{FleetArgs, LinkArgs, MAX_CAMERAS, ServerArgs, SloArgs},
+    fleet::{FleetArgs, LinkArgs, MAX_CAMERAS, ServersArgs, SloArgs},
     values::{heartbeat, positive_seconds, seconds},
 };
 use crate::config::{JsonTarget, Outputs, RunConfig, Scenario, SelfTest, read_scenario};
@@ -45,7 +45,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "SECONDS", value_parser = heartbeat)]
     heartbeat_seconds: Option<Duration>,
     #[command(flatten)]
-    server: ServerArgs,
+    servers: ServersArgs,
     #[command(flatten)]
     link: LinkArgs,
     #[command(flatten)]
@@ -91,8 +91,10 @@ impl TryFrom<RunArgs> for (RunConfig, Outputs) {
 
     fn try_from(args: RunArgs) -> Result<Self, String> {
         let scenario = args.scenario()?;
+        let (target, balancing) = args.servers.targets(&scenario)?;
         let config = RunConfig {
-            target: args.server.into(),
+            target,
+            balancing,
             scenario,
             connections: args.link.connections,
             reconnect: args.link.reconnect(),

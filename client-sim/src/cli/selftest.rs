@@ -9,7 +9,8 @@ use super::{
     values::{connections, positive_millis, positive_seconds, seconds},
 };
 use crate::config::{
-    Connections, Credentials, JsonTarget, Reconnect, RunConfig, SelfTest, ServerAddr, Slo, Target,
+    Balancing, Connections, Credentials, JsonTarget, Reconnect, RunConfig, SelfTest, ServerAddr,
+    Slo, Target,
 };
 
 /// How long the built-in server may take to answer before its frames count as lost.
@@ -63,6 +64,7 @@ impl TryFrom<SelfTestArgs> for (RunConfig, Option<JsonTarget>) {
         let addr = ServerAddr::default();
         let config = RunConfig {
             target: Target { addr, connect: CONNECT, credentials: Credentials::default() },
+            balancing: Balancing::default(),
             scenario,
             connections: args.connections,
             reconnect: Reconnect { enabled: false, max_gap: Duration::ZERO },

@@ -26,6 +26,12 @@ impl From<std::net::SocketAddr> for ServerAddr {
 }
 
 impl ServerAddr {
+    /// One of the addresses that the host has.
+    #[must_use]
+    pub fn resolved(&self, addr: std::net::SocketAddr) -> Self {
+        Self { authority: addr.to_string(), tls: self.tls }
+    }
+
     /// The address as a URI.
     #[must_use]
     pub fn uri(&self) -> String {
@@ -69,6 +75,9 @@ impl FromStr for ServerAddr {
         let rest = encrypted.or_else(|| text.strip_prefix("http://")).unwrap_or(text);
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let wrong = || format!("write HOST:PORT, such as 127.0.0.1:{DEFAULT_PORT}");
+        if text.contains(',') || text.starts_with("dns:") || text.starts_with("dns+") {
+            return Err("one server, not several: those are for client-sim run".to_owned());
+        }
         if rest.is_empty() || rest.contains(['/', ' ', '@', '?', '#']) {
             return Err(wrong());
         }
@@ -110,6 +119,10 @@ mod tests {
         }
         for wrong in ["", "http://", "a:b", "host:99999", "host:0", "http://a/b", "https://a:1/b"] {
             assert!(wrong.parse::<ServerAddr>().is_err(), "{wrong}");
+        }
+        for several in ["a:1,b:1", "dns:///a:1", "dns+https:///a:1"] {
+            let why = several.parse::<ServerAddr>().unwrap_err();
+            assert_eq!(why, "one server, not several: those are for client-sim run");
         }
     }
 }

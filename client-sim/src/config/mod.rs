@@ -7,6 +7,7 @@ mod files;
 mod ping;
 mod scenario;
 mod scenario_file;
+mod servers;
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
@@ -23,6 +24,7 @@ pub use self::{
         MAX_CAMERAS, MAX_FPS, MAX_SECONDS, MIN_FPS, RAMP_CAMERAS, RAMP_EVERY, heartbeat,
         read_scenario,
     },
+    servers::{Balancing, Policy, ServerName},
 };
 
 /// Largest width or height of a drawn picture, in pixels: 8K television.
@@ -111,8 +113,10 @@ pub enum SelfTest {
 /// A load run.
 #[derive(Debug, Clone)]
 pub struct RunConfig {
-    /// The server.
+    /// The server; of several the first.
     pub target: Target,
+    /// All servers, when there may be several.
+    pub balancing: Balancing,
     /// Who sends what when.
     pub scenario: Scenario,
     /// How cameras share connections.

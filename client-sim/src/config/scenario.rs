@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::Size;
+use super::{Policy, ServerName, Size};
 use crate::schedule::Phases;
 
 /// What a run plays.
@@ -25,6 +25,10 @@ pub struct Scenario {
     pub heartbeat: Option<Duration>,
     /// Decides every random number of the run.
     pub seed: u64,
+    /// The servers that its file names, none or different ones; the command line may name others.
+    pub servers: Vec<ServerName>,
+    /// How its file spreads cameras over them.
+    pub balance: Option<Policy>,
 }
 
 /// Cameras that are alike.
@@ -151,6 +155,8 @@ impl Scenario {
             phases: Phases::Even,
             heartbeat: None,
             seed: DEFAULT_SEED,
+            servers: Vec::new(),
+            balance: None,
         }
     }
 

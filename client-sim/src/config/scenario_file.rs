@@ -4,7 +4,9 @@ use std::{fs, path::Path, time::Duration};
 
 use serde::Deserialize;
 
-use super::{Behaviour, Burst, Group, PictureSource, Rogue, Scenario, Size};
+use super::{
+    Balancing, Behaviour, Burst, Group, PictureSource, Policy, Rogue, Scenario, ServerName, Size,
+};
 use crate::{heartbeat::SHORTEST, schedule::Phases};
 
 /// Length of the measured part and of the one before it, in seconds, unless the file names them.
@@ -46,6 +48,9 @@ struct File {
     ramp_every_ms: Option<f64>,
     #[serde(default)]
     heartbeat_seconds: f64,
+    #[serde(default)]
+    addr: Vec<String>,
+    balance: Option<Policy>,
     #[serde(rename = "group", default)]
     groups: Vec<GroupEntry>,
     #[serde(rename = "rogue", default)]
@@ -145,7 +150,17 @@ fn parse(text: &str, folder: &Path) -> Result<Scenario, String> {
     let seed = file.seed.unwrap_or(base.seed);
     let heartbeat = seconds("heartbeat_seconds", file.heartbeat_seconds)
         .and_then(|every| heartbeat(every).map_err(|why| format!("heartbeat_seconds: {why}")))?;
-    Ok(Scenario { name: file.name, groups, rogues, phases, heartbeat, seed, ..base })
+    let (servers, balance) = (servers(&file.addr)?, file.balance);
+    let name = file.name;
+    Ok(Scenario { name, groups, rogues, phases, heartbeat, seed, servers, balance, ..base })
+}
+
+/// The servers, checked as on the command line.
+fn servers(texts: &[String]) -> Result<Vec<ServerName>, String> {
+    let name = |text: &String| text.parse().map_err(|why| format!("addr {text:?}: {why}"));
+    let names: Vec<ServerName> = texts.iter().map(name).collect::<Result<_, _>>()?;
+    Balancing::of(names.clone(), None).map_err(|why| format!("addr: {why}"))?;
+    Ok(names)
 }
 
 /// The parser's complaint with its place, without its drawing of it.
@@ -315,6 +330,16 @@ mod tests {
     }
 
     #[test]
+    fn servers_are_a_list_with_a_policy() {
+        let text = "addr = [\"a:1\", \"dns:///b:2\"]\nbalance = \"least_request\"\n\
+                    [[group]]\nname = \"\"\ncameras = 1\nfps = 1";
+        let scenario = parse(text, Path::new("/s")).unwrap();
+        let names: Vec<String> = scenario.servers.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["a:1", "dns:///b:2"]);
+        assert_eq!(scenario.balance, Some(Policy::LeastCameras));
+    }
+
+    #[test]
     fn heartbeats_are_sent_only_when_asked_for() {
         let group = "[[group]]\nname = \"\"\ncameras = 1\nfps = 1";
         for (seconds, every) in [("0", None), ("0.25", Some(250)), ("30", Some(30_000))] {
@@ -340,6 +365,10 @@ mod tests {
                 &format!("heartbeat_seconds = 1e-3\n{group}"),
                 "heartbeat_seconds: must be 0 (never) or at least 0.01 seconds",
             ),
+            (&format!("addr = [\"a:1\", \"a:1\"]\n{group}"), "addr: a:1 is there twice"),
+            (&format!("addr = [\"a:1\", \"\"]\n{group}"), "addr \"\": an address is empty"),
+            (&format!("addr = \"a:1\"\n{group}"), "line 1: invalid type"),
+            (&format!("balance = \"fair\"\n{group}"), "line 1: unknown variant `fair`"),
             (&format!("phase = \"odd\"\n{group}"), "line 1: unknown variant `odd`"),
             (&format!("ramp_cameras = 3\n{group}"), "need phase = \"ramp\""),
             (&format!("{group}jitter_ms = 100"), "less than a frame period, 100.0 ms"),

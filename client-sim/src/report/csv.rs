@@ -33,7 +33,7 @@ const FIGURES: [Column<Figures>; 6] = [
     ("min_ms", |f| value(f.min_ms)),
 ];
 
-const CAMERA: [Column<CameraFigures>; 8] = [
+const CAMERA: [Column<CameraFigures>; 12] = [
     ("all_answers_max_ms", |c| value(c.all_answers_max_ms)),
     ("over_slo", |c| c.over_slo.to_string()),
     ("protocol_errors", |c| c.protocol_errors.to_string()),
@@ -42,6 +42,10 @@ const CAMERA: [Column<CameraFigures>; 8] = [
     ("end", |c| c.end.clone()),
     ("reconnects", |c| c.reconnects.to_string()),
     ("gap_max_ms", |c| value(c.gap_max_ms)),
+    ("moves", |c| c.moves.to_string()),
+    ("back_max_ms", |c| value(c.back_max_ms)),
+    ("away_ms", |c| value(c.away_ms)),
+    ("addr", |c| c.addr.clone().unwrap_or_default()),
 ];
 
 type Stage = (&'static str, fn(&StageMeans) -> f64);

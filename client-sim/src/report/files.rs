@@ -120,6 +120,12 @@ fn consistent(report: &Report) -> Result<(), String> {
     if lists.iter().any(|length| *length != bins) {
         return Err("not a whole report: the lists of its timeline are not equally long".to_owned());
     }
+    if report.servers.iter().any(|server| server.bins_ok.len() != bins) {
+        return Err(
+            "not a whole report: its servers\u{2019} lists are not as long as its timeline"
+                .to_owned(),
+        );
+    }
     let counts = |tally: &Tally| {
         let outcomes = tally.outcomes().into_iter().map(|(_, count)| count);
         let others = [tally.sent, tally.answered, tally.lost, tally.unaccepted, tally.not_sent];

@@ -11,6 +11,7 @@ pub mod merge;
 pub mod ping;
 pub mod schema;
 pub mod selftest;
+mod servers;
 mod table;
 
 use std::{fs, time::Duration};
@@ -33,7 +34,7 @@ use crate::{
     schedule::Phases,
     source::PictureSet,
     stats::{Distribution, StageSums, Tally},
-    timeline::CameraBin,
+    timeline::{CameraBin, ServerTimes},
     validity,
     verdict::{Limits, counted, judge, stream_ends},
 };
@@ -48,8 +49,10 @@ pub struct RunFacts<'a> {
     pub config: &'a RunConfig,
     /// What was sent, by group.
     pub loads: &'a [Load],
-    /// What the server said about itself.
+    /// What the server said about itself; of several the first that did.
     pub server: Option<ServerInfo>,
+    /// Every server, by its place.
+    pub servers: Vec<ServerFacts>,
     /// Start of the measured part, in milliseconds since the Unix epoch.
     pub started_unix_ms: i64,
     /// When the run was stopped by hand, as offset from its start.
@@ -64,6 +67,17 @@ pub struct RunFacts<'a> {
     pub usage: Usage,
     /// The same load against a server that answers at once.
     pub self_test: Option<SelfTestFigures>,
+}
+
+/// What is known of one server.
+#[derive(Debug)]
+pub struct ServerFacts {
+    /// Its address.
+    pub addr: String,
+    /// What it said about itself.
+    pub info: Option<ServerInfo>,
+    /// Its answers.
+    pub times: ServerTimes,
 }
 
 /// Adds up the cameras' figures and judges them.
@@ -88,7 +102,7 @@ pub fn make(facts: &RunFacts<'_>) -> Report {
         arguments: std::env::args().skip(1).collect(),
         started_unix_ms: facts.started_unix_ms,
         machine: machine::figures(),
-        addr: config.target.addr.to_string(),
+        addr: addr(facts),
         tls: config.target.addr.tls(),
         server: facts.server.clone().map(Into::into),
         scenario: scenario.name.clone(),
@@ -118,6 +132,8 @@ pub fn make(facts: &RunFacts<'_>) -> Report {
             .map(|(reason, streams)| StreamEndFigures { reason, streams })
             .collect(),
         reconnects: reconnects(facts),
+        balance: balance(config),
+        servers: servers::figures(facts),
         heartbeats: heartbeats(facts),
         stages_mean_us: sums.stages.means(),
         send_lateness_ms: lateness(&sums.lateness),
@@ -132,6 +148,17 @@ pub fn make(facts: &RunFacts<'_>) -> Report {
         },
         per_camera,
     }
+}
+
+/// The servers' addresses.
+fn addr(facts: &RunFacts<'_>) -> String {
+    let addrs: Vec<&str> = facts.servers.iter().map(|server| &*server.addr).collect();
+    addrs.join(", ")
+}
+
+/// How cameras chose among several servers.
+fn balance(config: &RunConfig) -> Option<String> {
+    config.balancing.several().then(|| config.balancing.policy.name().to_owned())
 }
 
 /// How the cameras' start times lie to each other, as reports write it.
@@ -167,6 +194,7 @@ fn cameras(facts: &RunFacts<'_>) -> Vec<CameraFigures> {
     let complete = |camera: &CameraResult| {
         let group = &facts.config.scenario.groups[camera.group];
         let mut figures = CameraFigures { group: group.name.clone(), ..camera.figures.clone() };
+        servers::of_camera(facts, camera, &mut figures);
         if with_bins {
             let missed = |bin: &CameraBin| bin.not_ok + bin.unanswered;
             let used = &camera.bins[..bins];
@@ -205,6 +233,7 @@ fn reconnects(facts: &RunFacts<'_>) -> ReconnectFigures {
         gap_max_ms: gaps().max().map(millis),
         gap_mean_ms: (count > 0).then(|| gaps().map(millis).sum::<f64>() / count as f64),
         excused_frames: facts.cameras.iter().map(|camera| excused(&camera.figures.excused)).sum(),
+        ..servers::comings_back(facts.cameras.iter().map(|camera| &camera.figures))
     }
 }
 

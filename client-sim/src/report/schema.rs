@@ -86,6 +86,13 @@ pub struct Report {
     pub stream_ends: Vec<StreamEndFigures>,
     /// Streams that were opened again.
     pub reconnects: ReconnectFigures,
+    /// How cameras chose among several servers: `round-robin`, `least-cameras`, `failover`; `null`
+    /// with one server.
+    #[serde(default)]
+    pub balance: Option<String>,
+    /// Each server by itself.
+    #[serde(default)]
+    pub servers: Vec<PerServerFigures>,
     /// Signs of life of quiet cameras; `null` when none were asked for. They are no frames and in no
     /// other figure.
     #[serde(default)]
@@ -252,6 +259,47 @@ pub struct ReconnectFigures {
     pub gap_mean_ms: Option<f64>,
     /// Measured frames that were due or unanswered in gaps of acceptable length, and so excused.
     pub excused_frames: u64,
+    /// How often a camera came back to another server than it was on.
+    #[serde(default)]
+    pub moves: u64,
+    /// Longest time to come back: from a stream's end to the next OK answer.
+    #[serde(default)]
+    pub back_max_ms: Option<f64>,
+    /// Half of those times were at most this long.
+    #[serde(default)]
+    pub back_p50_ms: Option<f64>,
+    /// Cameras that had not come back when the run was over.
+    #[serde(default)]
+    pub away: u64,
+}
+
+/// What one of the servers did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PerServerFigures {
+    /// Host and port; with `https://` in front when encrypted.
+    pub addr: String,
+    /// What it said about itself before the run; `null` when it was not there or did not say.
+    pub server: Option<ServerFigures>,
+    /// Cameras that it was the first to answer.
+    pub cameras_first: u64,
+    /// Cameras on it at the end: those that it was the last to answer and that were not away.
+    pub cameras: u64,
+    /// Streams that it answered.
+    pub streams: u64,
+    /// Streams that ended without an answer, because it was not reached or turned them away.
+    pub refused: u64,
+    /// Times that a camera came from another server.
+    pub moved_in: u64,
+    /// Times that a camera went to another server.
+    pub moved_out: u64,
+    /// Measured frames that were sent to it.
+    #[serde(flatten)]
+    pub tally: Tally,
+    /// Latency of its measured OK answers.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Its OK answers in each bin of the timeline.
+    pub bins_ok: Vec<u64>,
 }
 
 /// Signs of life of cameras that had nothing to send.
@@ -386,6 +434,24 @@ pub struct CameraFigures {
     pub reconnects: u64,
     /// Its longest gap, from a stream's end to the first answer of the next one.
     pub gap_max_ms: Option<f64>,
+    /// How often it came back to another server than it was on.
+    #[serde(default)]
+    pub moves: u64,
+    /// Its longest time to come back: from a stream's end to the next OK answer.
+    #[serde(default)]
+    pub back_max_ms: Option<f64>,
+    /// All of those times, in order.
+    #[serde(default)]
+    pub back_ms: Vec<f64>,
+    /// How long it had been away at the end of the run; `null` when it was not.
+    #[serde(default)]
+    pub away_ms: Option<f64>,
+    /// The server that answered it last; `null` when none did.
+    #[serde(default)]
+    pub addr: Option<String>,
+    /// The servers that it had to do with.
+    #[serde(default)]
+    pub servers: Vec<CameraServerFigures>,
     /// Measured frames that were missed in gaps of acceptable length: a part of `lost`, `unaccepted`
     /// and `not_sent` above.
     pub excused: Tally,
@@ -395,4 +461,17 @@ pub struct CameraFigures {
     pub bins_max_ms: Vec<Option<f64>>,
     /// Frames in each bin that were not answered OK; empty in very large fleets.
     pub bins_missed: Vec<u64>,
+}
+
+/// What one of the servers did for a camera.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CameraServerFigures {
+    /// Host and port; with `https://` in front when encrypted.
+    pub addr: String,
+    /// The camera's streams that it answered.
+    pub streams: u64,
+    /// Those that ended without an answer.
+    pub refused: u64,
+    /// The camera's measured frames that it answered OK.
+    pub ok: u64,
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::schema::{CameraFigures, Report};
+use super::schema::{CameraFigures, ReconnectFigures, Report};
 use crate::{
     stats::{Figures, Tally},
     verdict::counted,
@@ -16,6 +16,7 @@ pub(super) fn render(report: &Report, every_camera: bool) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     let _ = head(&mut text, report)
+        .and_then(|()| servers(&mut text, report))
         .and_then(|()| rows(&mut text, report, every_camera))
         .and_then(|()| foot(&mut text, report));
     text
@@ -42,7 +43,8 @@ fn head(text: &mut String, report: &Report) -> fmt::Result {
         write!(text, " after {} s of warm-up", report.warmup.seconds)?;
     }
     if let Some(connections) = report.connections {
-        write!(text, ", {} for all", counted(u64::from(connections), "connection"))?;
+        let all = if report.servers.len() > 1 { "each server" } else { "all" };
+        write!(text, ", {} for {all}", counted(u64::from(connections), "connection"))?;
     }
     writeln!(text, "\nphase     {}", phase(report))?;
     for group in &report.groups {
@@ -93,6 +95,47 @@ fn phase(report: &Report) -> String {
     }
 }
 
+/// What each of several servers did.
+fn servers(text: &mut String, report: &Report) -> fmt::Result {
+    let [_, _, ..] = &report.servers[..] else { return Ok(()) };
+    let balance = report.balance.as_deref().unwrap_or("mixed");
+    writeln!(text, "balance   {balance}, {} servers\n", report.servers.len())?;
+    let width = report.servers.iter().map(|server| server.addr.len()).max().unwrap_or(0).max(10);
+    writeln!(
+        text,
+        "{:<width$}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}{:>10}{:>10}",
+        "server",
+        "cameras",
+        "streams",
+        "in vain",
+        "moved in",
+        "out",
+        "sent",
+        "ok",
+        "lost",
+        "p99 ms",
+        "max ms"
+    )?;
+    for server in &report.servers {
+        writeln!(
+            text,
+            "{:<width$}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}{:>10}{:>10}",
+            server.addr,
+            server.cameras,
+            server.streams,
+            server.refused,
+            server.moved_in,
+            server.moved_out,
+            server.tally.sent,
+            server.tally.ok,
+            server.tally.lost + server.tally.unaccepted,
+            ms(server.figures.p99_ms),
+            ms(server.figures.max_ms),
+        )?;
+    }
+    writeln!(text)
+}
+
 fn rows(text: &mut String, report: &Report, every_camera: bool) -> fmt::Result {
     writeln!(
         text,
@@ -121,8 +164,11 @@ fn badness(camera: &CameraFigures) -> f64 {
     camera.figures.max_ms.unwrap_or(f64::INFINITY)
 }
 
+fn ms(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"))
+}
+
 fn row(text: &mut String, name: &str, tally: &Tally, figures: &Figures) -> fmt::Result {
-    let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
     writeln!(
         text,
         "{name:<10}{:>8}{:>8}{:>8}{:>8}{:>10}{:>10}{:>10}{:>10}",
@@ -174,16 +220,7 @@ fn foot(text: &mut String, report: &Report) -> fmt::Result {
         writeln!(text, "lateness  of sending: p99 {p99:.1}, max {max:.1} ms (within latency)")?;
     }
     simulator(text, report)?;
-    let reconnects = &report.reconnects;
-    if let (Some(max), Some(mean)) = (reconnects.gap_max_ms, reconnects.gap_mean_ms) {
-        writeln!(
-            text,
-            "gaps      {}: mean {mean:.0}, longest {max:.0} ms from a stream's end to the next \
-             answer; {} excused",
-            counted(reconnects.count, "reconnection"),
-            counted(reconnects.excused_frames, "frame"),
-        )?;
-    }
+    gaps(text, &report.reconnects)?;
     if let Some(beats) = report.heartbeats.filter(|beats| beats.sent > 0) {
         write!(
             text,
@@ -215,6 +252,31 @@ fn foot(text: &mut String, report: &Report) -> fmt::Result {
         writeln!(text, "streams   {} ended early: {}", end.streams, end.reason)?;
     }
     writeln!(text, "\n{}", report.verdict_line())
+}
+
+/// How cameras came back whose streams had ended.
+fn gaps(text: &mut String, reconnects: &ReconnectFigures) -> fmt::Result {
+    if let (Some(max), Some(mean)) = (reconnects.gap_max_ms, reconnects.gap_mean_ms) {
+        writeln!(
+            text,
+            "gaps      {}: mean {mean:.0}, longest {max:.0} ms from a stream's end to the next \
+             answer; {} excused",
+            counted(reconnects.count, "reconnection"),
+            counted(reconnects.excused_frames, "frame"),
+        )?;
+    }
+    if let (Some(max), Some(p50)) = (reconnects.back_max_ms, reconnects.back_p50_ms) {
+        write!(text, "back      answered OK again: half within {p50:.0}, all within {max:.0} ms")?;
+        if reconnects.moves > 0 {
+            write!(text, "; {} to another server", reconnects.moves)?;
+        }
+        writeln!(text)?;
+    }
+    if reconnects.away > 0 {
+        let cameras = counted(reconnects.away, "camera");
+        writeln!(text, "away      {cameras} did not come back")?;
+    }
+    Ok(())
 }
 
 /// The tool's own part.

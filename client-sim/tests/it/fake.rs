@@ -53,6 +53,8 @@ pub(crate) enum Act {
     Break(tonic::Code, &'static str),
     /// Ends the stream as a server that shuts down does, having read this many frames.
     ShutDown(u64),
+    /// Ends the stream in order with these words; all frames before this one were read.
+    EndInOrder(&'static str),
     /// Ends the stream without an error.
     Close,
 }
@@ -138,6 +140,7 @@ async fn serve(
     replies: mpsc::Sender<Result<DetectResponse, Status>>,
 ) {
     // Whoever has no limit waits for an hour, which is longer than any test.
+    let mut taken = 0;
     let patience = fake.idle_limit.unwrap_or(Duration::from_hours(1));
     loop {
         let Ok(message) = tokio::time::timeout(patience, frames.message()).await else {
@@ -146,6 +149,8 @@ async fn serve(
         };
         let Ok(Some(frame)) = message else { return };
         let (id, heartbeat) = (frame.frame_id, frame.heartbeat);
+        let read = taken;
+        taken += 1;
         fake.seen.lock().unwrap().entry(camera.clone()).or_default().push(frame);
         if heartbeat && fake.knows_heartbeats {
             if replies.send(Ok(answer(id, Outcome::Heartbeat))).await.is_err() {
@@ -161,12 +166,8 @@ async fn serve(
             Act::Drop => send.clear(),
             Act::Stall(time) => tokio::time::sleep(time).await,
             Act::Break(code, message) => send = vec![Err(Status::new(code, message))],
-            Act::ShutDown(accepted) => {
-                let mut status = Status::unavailable("shutting down");
-                let accepted = MetadataValue::from(accepted);
-                status.metadata_mut().insert(ACCEPTED_FRAMES_KEY, accepted);
-                send = vec![Err(status)];
-            }
+            Act::ShutDown(accepted) => send = vec![Err(in_order("shutting down", accepted))],
+            Act::EndInOrder(words) => send = vec![Err(in_order(words, read))],
             Act::Close => return,
         }
         for answer in send {
@@ -176,6 +177,13 @@ async fn serve(
             }
         }
     }
+}
+
+/// The end of a stream of which this many frames were read.
+fn in_order(words: &str, accepted: u64) -> Status {
+    let mut status = Status::unavailable(words);
+    status.metadata_mut().insert(ACCEPTED_FRAMES_KEY, MetadataValue::from(accepted));
+    status
 }
 
 fn answer(frame_id: u64, outcome: Outcome) -> DetectResponse {
@@ -267,6 +275,11 @@ impl Fake {
     /// The same, encrypted.
     pub(crate) async fn start_tls(&self, tls: ServerTlsConfig) -> SocketAddr {
         self.start_on(Server::builder().tls_config(tls).unwrap()).await
+    }
+
+    /// Serves, and asks the clients of connections that are older than `age` to leave them.
+    pub(crate) async fn start_ageing(&self, age: Duration) -> SocketAddr {
+        self.start_on(Server::builder().max_connection_age(age)).await
     }
 
     /// Serves on `addr`, which a server before it had.

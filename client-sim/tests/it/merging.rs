@@ -4,11 +4,14 @@ use std::fs;
 
 use client_sim::report::{
     merge::{Options, Part, merge},
-    schema::{HeartbeatFigures, Report, Verdict},
+    schema::{HeartbeatFigures, PerServerFigures, ReconnectFigures, Report, Verdict},
 };
 use proptest::prelude::*;
 
 use crate::samples::{self, START_UNIX_MS, Story, easy, stalling};
+
+/// Width of a bucket of a latency histogram, as a share of its values.
+const LATENCY_RESOLUTION: f64 = 1e-3;
 
 fn merged(reports: &[Report], allow_disjoint: bool) -> Result<Report, String> {
     let names = ["a.json", "b.json", "c.json", "d.json"];
@@ -42,7 +45,11 @@ fn check(story: &Story, cuts: &[u32]) {
     assert_eq!((merged.verdict, &merged.reasons), (whole.verdict, &whole.reasons));
     assert_eq!(merged.stream_ends, whole.stream_ends);
     assert_eq!(merged.reconnects.count, whole.reconnects.count);
-    assert_eq!(merged.reconnects.gap_max_ms, whole.reconnects.gap_max_ms);
+    let mean = |report: &Report| report.reconnects.gap_mean_ms;
+    assert!(close(mean(&merged), mean(&whole)));
+    let exact = |report: &Report| ReconnectFigures { gap_mean_ms: None, ..report.reconnects };
+    assert_eq!(exact(&merged), exact(&whole));
+    check_servers(&merged, &whole);
     assert_eq!(merged.warmup, whole.warmup);
     let (a, b) = (&merged.timeline, &whole.timeline);
     assert_eq!((&a.ok, &a.not_ok, &a.unanswered), (&b.ok, &b.not_ok, &b.unanswered));
@@ -56,6 +63,24 @@ fn check(story: &Story, cuts: &[u32]) {
         let (Some(part), Some(exact)) = (part, exact) else { continue };
         assert!((part.inference - exact.inference).abs() <= 1.5);
         assert!((part.total - exact.total).abs() <= 1.5);
+    }
+}
+
+/// Counts and extremes of servers are exact; the largest of the parts' percentiles is an upper bound, but for
+/// the width of a histogram's bucket: no percentile is told above its own part's largest value.
+fn check_servers(merged: &Report, whole: &Report) {
+    assert_eq!((&merged.addr, &merged.balance), (&whole.addr, &whole.balance));
+    assert_eq!(merged.servers.len(), whole.servers.len());
+    for (part, exact) in merged.servers.iter().zip(&whole.servers) {
+        let (a, b) = (&part.figures, &exact.figures);
+        let bound = a.p99_ms.map(|ms| ms * (1.0 + LATENCY_RESOLUTION));
+        assert!(bound >= b.p99_ms, "{part:?} {exact:?}");
+        assert_eq!((a.max_ms, a.min_ms), (b.max_ms, b.min_ms));
+        let counts = |server: &PerServerFigures| PerServerFigures {
+            figures: exact.figures,
+            ..server.clone()
+        };
+        assert_eq!(counts(part), *exact);
     }
 }
 
@@ -78,6 +103,10 @@ proptest! {
 fn parts_with_drops_and_reconnects_make_the_whole() {
     let story =
         Story { server: stalling, breaks: vec![(1, 3.0, 1.1), (4, 5.0, 0.7)], ..Story::new(6, 30) };
+    check(&story, &[2, 4]);
+    // On two servers one camera goes to the first one, the other to the second.
+    let story = Story { servers: 2, ..story };
+    assert_eq!(story.report().reconnects.moves, 2);
     check(&story, &[2, 4]);
 }
 
@@ -158,6 +187,25 @@ fn groups_of_a_name_are_one_when_they_are_alike() {
     let of: Vec<&str> = whole.per_camera.iter().map(|camera| camera.group.as_str()).collect();
     assert_eq!(of, ["gate", "gate", "gate", "gate", "gate@3", "gate@3", "roof", "roof"]);
     assert!((whole.fps - 12.5).abs() < 1e-9);
+}
+
+#[test]
+fn servers_of_parts_are_added_by_address_and_laid_beside_each_other_in_time() {
+    let one = Story { servers: 2, ..Story::new(4, 5) }.report();
+    let mut other = Story { servers: 3, seed: 2, ..Story::new(3, 5) }.report();
+    other.started_unix_ms += 2_000;
+    other.balance = Some("failover".to_owned());
+    // A report of a version that told no servers.
+    let older = Report { servers: Vec::new(), balance: None, ..Story::new(1, 5).report() };
+    let whole = merged(&[one.clone(), other.clone(), older], false).unwrap();
+    let servers: Vec<_> =
+        whole.servers.iter().map(|server| (server.addr.as_str(), server.cameras)).collect();
+    assert_eq!(servers, [("10.20.0.7:50051", 3), ("10.20.0.8:50051", 3), ("10.20.0.9:50051", 1)]);
+    assert_eq!(whole.balance.as_deref(), Some("mixed"));
+    let (first, last) = (&whole.servers[0], &whole.servers[2]);
+    assert_eq!(first.bins_ok, [20, 20, 30, 30, 30, 10, 10]);
+    assert_eq!(last.bins_ok, [0, 0, 10, 10, 10, 10, 10]);
+    assert_eq!(first.tally.ok, one.servers[0].tally.ok + other.servers[0].tally.ok);
 }
 
 #[test]

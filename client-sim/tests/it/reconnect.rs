@@ -139,10 +139,10 @@ async fn a_server_that_always_breaks_fails_whatever_gap_is_allowed() {
 }
 
 /// A server in a runtime of its own, so that its end closes its connections as a process' end does.
-struct Process(Runtime);
+pub(crate) struct Process(Runtime);
 
 impl Process {
-    fn start(server: &Fake, addr: Option<SocketAddr>) -> (Self, SocketAddr) {
+    pub(crate) fn start(server: &Fake, addr: Option<SocketAddr>) -> (Self, SocketAddr) {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.unwrap();
@@ -162,7 +162,7 @@ impl Process {
         (Self(runtime), addr)
     }
 
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.0.shutdown_background();
     }
 }

@@ -5,8 +5,8 @@ use std::{future, net::SocketAddr, time::Duration};
 use crate::fake::{Act, Fake, fake};
 use client_sim::{
     config::{
-        Connections, Credentials, PictureSource, Reconnect, RunConfig, Scenario, SelfTest, Size,
-        Slo, Target,
+        Balancing, Connections, Credentials, PictureSource, Reconnect, RunConfig, Scenario,
+        SelfTest, Size, Slo, Target,
     },
     report::schema::Report,
     run,
@@ -28,6 +28,7 @@ pub(crate) fn config(addr: SocketAddr) -> RunConfig {
             connect: Duration::from_mins(1),
             credentials: Credentials::default(),
         },
+        balancing: Balancing::default(),
         scenario,
         connections: Connections::PerCamera,
         reconnect: Reconnect { enabled: false, max_gap: Duration::ZERO },

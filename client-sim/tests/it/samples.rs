@@ -9,13 +9,14 @@ use std::{sync::Arc, time::Duration};
 use client_sim::{
     camera::Load,
     config::{
-        Connections, Credentials, Group, Reconnect, RunConfig, Scenario, SelfTest, Slo, Target,
+        Balancing, Connections, Credentials, Group, Reconnect, RunConfig, Scenario, SelfTest,
+        ServerName, Slo, Target,
     },
     meter::Usage,
     random::{hash, unit},
     record::{CameraRecord, CameraResult},
     report::{
-        self, RunFacts,
+        self, RunFacts, ServerFacts,
         capacity::CapacityReport,
         compare::{Comparison, Side, compare},
         files::Loaded,
@@ -66,6 +67,8 @@ pub(crate) struct Story {
     pub(crate) server: fn(Frame) -> Fate,
     /// Limits on percentiles.
     pub(crate) percentiles: Vec<(f64, Duration)>,
+    /// Number of servers, which cameras use in turn.
+    pub(crate) servers: u32,
 }
 
 /// A server with room: most answers in 20 to 40 ms, a few slower.
@@ -107,10 +110,12 @@ impl Story {
             breaks: Vec::new(),
             server: easy,
             percentiles: Vec::new(),
+            servers: 1,
         }
     }
 
     fn config(&self) -> RunConfig {
+        let names: Vec<ServerName> = self.addrs().map(|addr| addr.parse().unwrap()).collect();
         let seconds = Duration::from_secs;
         let mut scenario = Scenario::uniform(1, 10.0, seconds(2), seconds(self.seconds));
         let usual = scenario.groups.remove(0);
@@ -126,6 +131,7 @@ impl Story {
                 connect: Duration::from_secs(5),
                 credentials: Credentials::default(),
             },
+            balancing: Balancing::of(names, None).unwrap(),
             scenario,
             connections: Connections::PerCamera,
             reconnect: Reconnect { enabled: true, max_gap: Duration::from_secs(5) },
@@ -139,6 +145,10 @@ impl Story {
             quiet: true,
             threads: 1,
         }
+    }
+
+    fn addrs(&self) -> impl Iterator<Item = String> {
+        (0..self.servers).map(|server| format!("10.20.0.{}:50051", 7 + server))
     }
 
     /// The report of the whole fleet.
@@ -157,6 +167,7 @@ impl Story {
             .clone()
             .map(|camera| self.camera(camera, &config, &schedule, &mut timeline))
             .collect();
+        let times = timeline.servers(self.servers as usize);
         let timeline = timeline.finish(results.iter().map(|camera| &*camera.bins));
         for (index, group) in config.scenario.groups.iter_mut().enumerate() {
             group.cameras = results.iter().filter(|camera| camera.group == index).count() as u32;
@@ -170,6 +181,11 @@ impl Story {
             config: &config,
             loads: &loads,
             server: Some(server_info()),
+            servers: self
+                .addrs()
+                .zip(times)
+                .map(|(addr, times)| ServerFacts { addr, info: Some(server_info()), times })
+                .collect(),
             started_unix_ms: START_UNIX_MS,
             interrupted_after: None,
             cameras: results,
@@ -211,7 +227,8 @@ impl Story {
         let lane = schedule.lane(camera);
         let down = self.breaks.iter().find(|(broken, ..)| *broken == camera);
         let warmup = schedule.warmup();
-        let mut broken = false;
+        let (mut broken, mut server) = (false, (camera % self.servers) as usize);
+        record.stream_opens(server);
         for k in 0..lane.frames() {
             let intended = lane.intended(k);
             let at = intended.as_secs_f64() - warmup.as_secs_f64();
@@ -226,6 +243,10 @@ impl Story {
                 }
                 broken = true;
                 continue;
+            }
+            if std::mem::take(&mut broken) {
+                server = (server + 1) % self.servers as usize;
+                record.stream_opens(server);
             }
             let place = u64::from(camera) << 32 | k;
             let luck = [1, 2, 3, 4].map(|use_| unit(hash(self.seed, place, use_)));
@@ -312,6 +333,12 @@ pub(crate) fn failing() -> Report {
         ..Story::new(0, 60)
     }
     .report()
+}
+
+/// A run on three servers, of which one loses its cameras to the next one.
+pub(crate) fn balanced() -> Report {
+    let lost = (0..24).step_by(3).map(|camera| (camera, 18.2, 0.3 + f64::from(camera) / 20.0));
+    Story { servers: 3, seed: 3, breaks: lost.collect(), ..Story::new(24, 40) }.report()
 }
 
 /// A run whose simulator was too late itself.

@@ -12,11 +12,13 @@ use crate::{
 /// A setting: name, whether figures of runs that differ in it may mean nothing, and its value.
 type Setting<T> = (&'static str, bool, fn(&T) -> String);
 
-const OF_RUNS: [Setting<Report>; 14] = [
+const OF_RUNS: [Setting<Report>; 16] = [
     ("arrival", true, |r| arrival(&r.phases, r.ramp_cameras, r.ramp_every_ms)),
     ("cameras", true, |r| r.cameras.to_string()),
     ("frames per second", true, |r| r.fps.to_string()),
     ("groups", true, groups),
+    ("servers", true, |r| r.servers.len().max(1).to_string()),
+    ("balance", true, |r| r.balance.clone().unwrap_or_else(|| "none".to_owned())),
     ("connections", true, |r| connections(r.connections)),
     ("length", true, |r| format!("{} s", r.seconds)),
     ("limit", true, |r| format!("{} ms", r.slo_max_ms)),

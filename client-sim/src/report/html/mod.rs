@@ -12,6 +12,7 @@ mod machine;
 mod parts;
 mod run;
 mod run_charts;
+mod servers;
 mod stages;
 pub mod text;
 

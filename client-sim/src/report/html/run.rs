@@ -3,7 +3,7 @@
 use super::{
     cameras, heat, machine, parts,
     parts::{Kpi, chip, kpis, section, with_unit},
-    run_charts, stages,
+    run_charts, servers, stages,
     text::{count, counted, escape, ms, ms_unit, number, percent, plain, utc},
 };
 use crate::report::schema::{Report, Verdict};
@@ -40,6 +40,9 @@ pub(super) fn body(report: &Report) -> String {
          frames that were not answered OK.",
         &run_charts::over_time(report),
     );
+    if report.servers.len() > 1 {
+        body += &section("servers", "Each server", &servers::lead(report), &servers::show(report));
+    }
     body += &section(
         "cameras",
         "Each camera over time",
@@ -80,6 +83,7 @@ fn head(report: &Report) -> String {
         chips.push(chip("", &text));
     }
     chips.extend(report.scenario.iter().map(|name| chip("", &format!("scenario: {name}"))));
+    chips.extend(report.balance.iter().map(|policy| chip("", &format!("balance: {policy}"))));
     if report.tls {
         chips.push(chip("", "TLS"));
     }
@@ -160,8 +164,8 @@ fn headline(report: &Report) -> Vec<Kpi<'static>> {
             report.reconnects.gap_max_ms.map_or_else(
                 || "no gap".to_owned(),
                 |gap| format!("longest gap {}", ms_unit(Some(gap))),
-            ),
-            false,
+            ) + &away(report.reconnects.away),
+            report.reconnects.away > 0,
         ),
         kpi(
             "Cameras",
@@ -179,6 +183,11 @@ fn headline(report: &Report) -> Vec<Kpi<'static>> {
             false,
         ),
     ]
+}
+
+/// Cameras that stayed away, to follow another remark.
+fn away(cameras: u64) -> String {
+    if cameras == 0 { String::new() } else { format!(", {} not back", counted(cameras, "camera")) }
 }
 
 /// How frames came to have no answer.

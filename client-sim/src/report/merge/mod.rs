@@ -67,6 +67,8 @@ pub fn merge(parts: &[Part<'_>], options: &Options) -> Result<Report, String> {
         interrupted: parts.iter().any(|part| part.report.interrupted),
         protocol_errors: sums::sum(parts, |report| report.protocol_errors),
         reconnects: sums::reconnects(parts),
+        balance: sums::balance(parts),
+        servers: places.servers(parts),
         heartbeats: sums::heartbeats(parts),
         stages_mean_us: sums::stages(
             parts.iter().map(|part| (part.report.tally.ok, part.report.stages_mean_us)),

@@ -3,9 +3,10 @@
 use super::{Part, added};
 use crate::{
     report::schema::{
-        GroupFigures, HeartbeatFigures, LatenessFigures, MachineFigures, ReconnectFigures, Report,
-        RogueFigures, SelfTestFigures, SimulatorFigures, WarmupFigures,
+        GroupFigures, HeartbeatFigures, LatenessFigures, MachineFigures, PerServerFigures,
+        ReconnectFigures, Report, RogueFigures, SelfTestFigures, SimulatorFigures, WarmupFigures,
     },
+    report::servers,
     stats::{Figures, StageMeans},
 };
 
@@ -98,6 +99,34 @@ pub(super) fn reconnects(parts: &[Part<'_>]) -> ReconnectFigures {
         gap_max_ms: max(parts, |report| report.reconnects.gap_max_ms),
         gap_mean_ms: (count > 0).then(|| gaps / count as f64),
         excused_frames: sum(parts, |report| report.reconnects.excused_frames),
+        ..servers::comings_back(parts.iter().flat_map(|part| &part.report.per_camera))
+    }
+}
+
+/// How cameras chose among servers, if all parts agree.
+pub(super) fn balance(parts: &[Part<'_>]) -> Option<String> {
+    let first = parts.first()?.report.balance.clone();
+    let alike = parts.iter().all(|part| part.report.balance == first);
+    if alike { first } else { Some(MIXED.to_owned()) }
+}
+
+/// Adds what another part had from a server.
+pub(super) fn add_server(sum: &mut PerServerFigures, other: &PerServerFigures) {
+    sum.figures = larger((&sum.figures, sum.tally.ok), (&other.figures, other.tally.ok));
+    sum.tally.add(&other.tally);
+    sum.server = sum.server.take().or_else(|| other.server.clone());
+    for (sum, other) in [
+        (&mut sum.cameras_first, other.cameras_first),
+        (&mut sum.cameras, other.cameras),
+        (&mut sum.streams, other.streams),
+        (&mut sum.refused, other.refused),
+        (&mut sum.moved_in, other.moved_in),
+        (&mut sum.moved_out, other.moved_out),
+    ] {
+        *sum += other;
+    }
+    for (sum, other) in sum.bins_ok.iter_mut().zip(&other.bins_ok) {
+        *sum += other;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Part, sums};
-use crate::report::schema::{CameraFigures, Timeline};
+use crate::report::schema::{CameraFigures, PerServerFigures, Timeline};
 
 /// Most bins of a merged timeline: parts that lie further apart are no one run.
 const MAX_BINS: usize = 100_000;
@@ -73,6 +73,22 @@ impl Places {
             })));
         }
         whole
+    }
+
+    /// All servers, each once by its address.
+    pub(super) fn servers(&self, parts: &[Part<'_>]) -> Vec<PerServerFigures> {
+        let mut servers: Vec<PerServerFigures> = Vec::new();
+        for (part, offset) in parts.iter().zip(&self.offsets) {
+            for server in &part.report.servers {
+                let mut server = server.clone();
+                shift(&mut server.bins_ok, *offset, self.bins);
+                match servers.iter_mut().find(|other| other.addr == server.addr) {
+                    Some(sum) => sums::add_server(sum, &server),
+                    None => servers.push(server),
+                }
+            }
+        }
+        servers
     }
 
     /// All cameras; those that several parts name alike are told apart by the number of their part.

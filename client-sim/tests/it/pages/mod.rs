@@ -114,6 +114,25 @@ fn charts_of_a_run_show_its_figures() {
 }
 
 #[test]
+fn each_of_several_servers_has_a_line_and_a_row() {
+    let report = samples::balanced();
+    let page = render(&Document::Run(&report));
+    check_drawing(&page);
+    let report = run_in(&page);
+    assert_eq!(report.servers.len(), 3);
+    for chart in named(&page, "servers-time") {
+        for server in &report.servers {
+            let ok: Vec<_> = server.bins_ok.iter().map(|ok| Some(*ok as f64)).collect();
+            same(&chart.path(&server.addr).y, &ok, &server.addr);
+        }
+    }
+    assert_eq!(report.reconnects.moves, 8);
+    assert!(page.contains("balance: round-robin") && page.contains("8 moves to another server"));
+    let alone = render(&Document::Run(&samples::passing()));
+    assert!(!alone.contains("servers-time") && !alone.contains("balance:"));
+}
+
+#[test]
 fn stages_are_drawn_on_top_of_each_other_and_make_the_total() {
     let report = samples::failing();
     let page = render(&Document::Run(&report));
@@ -299,6 +318,8 @@ fn reports_whose_books_do_not_add_up_are_refused() {
     };
     let why = changed(|report| report.timeline.ok.push(3));
     assert!(why.contains("not equally long"), "{why}");
+    let why = changed(|report| report.servers[0].bins_ok.push(3));
+    assert!(why.contains("not as long as its timeline"), "{why}");
     let why = changed(|report| report.per_camera[0].excused.lost = 1);
     assert_eq!(why, "sim-0001 excuses more frames than it missed");
 }

@@ -44,7 +44,8 @@ fn check_page(page: &str) {
 
 #[test]
 fn pages_need_no_network() {
-    for report in [samples::passing(), samples::failing(), samples::invalid()] {
+    for report in [samples::passing(), samples::failing(), samples::invalid(), samples::balanced()]
+    {
         check_page(&render(&Document::Run(&report)));
     }
     check_page(&render(&Document::Capacity(&samples::capacity())));
@@ -73,6 +74,14 @@ fn hostile_names_stay_names() {
     check_page(&page);
     assert!(!page.contains("<img"), "a name became an element");
     assert_eq!(run_in(&page), report);
+
+    let mut report = samples::balanced();
+    report.balance = Some(HOSTILE.to_owned());
+    report.servers[0].addr = HOSTILE.to_owned();
+    report.servers[0].server.as_mut().unwrap().version = HOSTILE.to_owned();
+    let page = render(&Document::Run(&report));
+    check_page(&page);
+    assert!(!page.contains("<img"), "a name became an element");
 
     let mut search = samples::capacity();
     search.limiting.why = HOSTILE.to_owned();
@@ -115,6 +124,7 @@ fn empty() -> Report {
 fn reports_with_little_in_them_have_pages_too() {
     let mut nothing_at_all = empty();
     nothing_at_all.timeline = client_sim::report::schema::Timeline::default();
+    nothing_at_all.servers.clear();
     nothing_at_all.per_camera.clear();
     nothing_at_all.groups.clear();
     (nothing_at_all.seconds, nothing_at_all.slo_max_ms) = (0.0, 0.0);
