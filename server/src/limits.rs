@@ -98,8 +98,9 @@ pub const GONE: Duration = Duration::from_secs(HISTORY_SECONDS as u64);
 /// Cameras that have left and are remembered, at most; each keeps its history, 19 KB.
 pub const GONE_CAMERAS: usize = 32;
 
-/// Silence after which a camera is stale, unless it is used to be silent for longer.
-pub const STALE: Duration = Duration::from_secs(2);
+/// Silence after which a camera is stale, unless it is used to be silent for longer. The live page is told each
+/// second, so that it says so within 3 s.
+pub const STALE: Duration = Duration::from_millis(1750);
 
 /// Times a camera's usual interval between messages after which it is stale.
 pub const STALE_INTERVALS: f64 = 3.0;

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import parse
 from registry import check, files, need
 
 
+def unreadable(root: Path, pattern: str, load: Callable[[str], object]) -> list[str]:
+    """Files that do not parse. Errors of both parsers are a `ValueError`."""
+    wrong = []
+    for path in files(root, pattern):
+        try:
+            load(need(path))
+        except ValueError as error:
+            wrong.append(f"{path.relative_to(root)}: {error}")
+    return wrong
+
+
 @check("TOML files", fast=True)
 def toml(root: Path) -> list[str]:
     """Each parses."""
-    wrong = []
-    for path in files(root, "*.toml"):
-        try:
-            tomllib.loads(need(path))
-        except tomllib.TOMLDecodeError as error:
-            wrong.append(f"{path.relative_to(root)}: {error}")
-    return wrong
+    return unreadable(root, "*.toml", tomllib.loads)
 
 
 @check("JSON files", fast=True)
 def json_files(root: Path) -> list[str]:
     """Each parses."""
-    wrong = []
-    for path in files(root, "*.json"):
-        try:
-            json.loads(need(path))
-        except json.JSONDecodeError as error:
-            wrong.append(f"{path.relative_to(root)}: {error}")
-    return wrong
+    return unreadable(root, "*.json", json.loads)
 
 
 @check("YAML files")

@@ -100,10 +100,8 @@ struct FleetEvent<'a> {
     headroom: Option<i64>,
     stage_cores: ByStage<'a>,
     memory_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    history: Option<Vec<FleetSecond>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last: Option<FleetSecond>,
+    #[serde(flatten)]
+    past: Past<FleetSecond>,
     list: Vec<CameraLine>,
 }
 
@@ -171,10 +169,8 @@ struct CameraEvent<'a> {
     preview: bool,
     limit_ms: u64,
     camera: CameraPage<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    history: Option<Vec<CameraSecond>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last: Option<CameraSecond>,
+    #[serde(flatten)]
+    past: Past<CameraSecond>,
 }
 
 #[derive(Serialize)]
@@ -199,6 +195,31 @@ struct CameraSecond {
     failed: u32,
     slowest_ms: Option<f64>,
     mean_ms: Option<f64>,
+}
+
+/// Seconds that are over: all that are known in a viewer's first event, the last one in those that follow.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Past<T> {
+    History(Vec<T>),
+    Last(Option<T>),
+}
+
+impl<T> Past<T> {
+    /// `seconds` gives those of a range, `tell` what a viewer is told of each.
+    fn of(
+        viewer: Viewer,
+        at: &Moment,
+        seconds: impl FnOnce(u32, u32) -> Vec<Second>,
+        tell: impl Fn(&Second) -> T,
+    ) -> Self {
+        if viewer.first {
+            let all = seconds(at.back(HISTORY_SECONDS as u32), at.second);
+            Self::History(all.iter().map(tell).collect())
+        } else {
+            Self::Last(seconds(at.back(1), at.second).last().map(tell))
+        }
+    }
 }
 
 /// The instant of an event, by both clocks.
@@ -227,6 +248,11 @@ impl Moment {
     fn back(&self, seconds: u32) -> u32 {
         self.second.saturating_sub(seconds)
     }
+
+    /// A camera's last ten seconds together.
+    fn short(&self, camera: &Camera) -> Second {
+        camera.sum(self.back(SHORT_SECONDS), self.second)
+    }
 }
 
 /// An open page.
@@ -246,8 +272,7 @@ impl Viewer {
     }
 }
 
-fn line(camera: &Camera, portrait: &Portrait, at: &Moment) -> CameraLine {
-    let sum = camera.sum(at.back(SHORT_SECONDS), at.second);
+fn line(camera: &Camera, portrait: &Portrait, sum: &Second, at: &Moment) -> CameraLine {
     let spark = camera.seconds(at.back(LONG_SECONDS), at.second);
     CameraLine {
         name: camera.name().to_string(),
@@ -275,8 +300,6 @@ fn fleet_event(admin: &Admin, viewer: Viewer) -> Result<Event, axum::Error> {
         slowest_ms: ms(second.slowest()),
         busy: rounded(fleet.share(second.busy_us, 1)),
     };
-    let wanted = if viewer.first { HISTORY_SECONDS as u32 } else { 1 };
-    let seconds = fleet.seconds(at.back(wanted), at.second);
     let [answered, dropped, failed] = figures.rates.map(rounded);
     let not_ready_reason = admin.not_ready();
     let cameras = fleet.cameras();
@@ -307,9 +330,11 @@ fn fleet_event(admin: &Admin, viewer: Viewer) -> Result<Event, axum::Error> {
         headroom: figures.headroom,
         stage_cores: ByStage { skip: 1, values: &figures.stage_cores },
         memory_bytes: memory::resident_bytes(),
-        last: if viewer.first { None } else { seconds.last().map(second) },
-        history: viewer.first.then(|| seconds.iter().map(second).collect()),
-        list: cameras.iter().map(|camera| line(camera, &camera.portrait(at.now), &at)).collect(),
+        past: Past::of(viewer, &at, |from, to| fleet.seconds(from, to), second),
+        list: cameras
+            .iter()
+            .map(|camera| line(camera, &camera.portrait(at.now), &at.short(camera), &at))
+            .collect(),
     };
     Event::default().event("fleet").json_data(event)
 }
@@ -317,7 +342,7 @@ fn fleet_event(admin: &Admin, viewer: Viewer) -> Result<Event, axum::Error> {
 fn camera_event(admin: &Admin, camera: &Camera, viewer: Viewer) -> Result<Event, axum::Error> {
     let at = Moment::read(admin, viewer);
     let portrait = camera.portrait(at.now);
-    let sum = camera.sum(at.back(SHORT_SECONDS), at.second);
+    let sum = at.short(camera);
     let stages = sum.stages_us.map(|us| f64::from(us) / 1e3 / f64::from(sum.answered.max(1)));
     let second = |second: &Second| CameraSecond {
         t: at.unix(second.at),
@@ -327,8 +352,6 @@ fn camera_event(admin: &Admin, camera: &Camera, viewer: Viewer) -> Result<Event,
         slowest_ms: ms(second.slowest()),
         mean_ms: ms(second.mean()),
     };
-    let wanted = if viewer.first { HISTORY_SECONDS as u32 } else { 1 };
-    let seconds = camera.seconds(at.back(wanted), at.second);
     let (detail_outcome, detail) = match &portrait.refusal {
         Some((outcome, detail)) => (Some(outcome.label()), detail.as_str()),
         None => (None, ""),
@@ -338,7 +361,7 @@ fn camera_event(admin: &Admin, camera: &Camera, viewer: Viewer) -> Result<Event,
         preview: admin.preview.is_some(),
         limit_ms: PROMISE.as_millis() as u64,
         camera: CameraPage {
-            line: line(camera, &portrait, &at),
+            line: line(camera, &portrait, &sum, &at),
             streams: portrait.streams,
             connected_seconds: portrait.connected.as_secs(),
             size: portrait.size,
@@ -348,8 +371,7 @@ fn camera_event(admin: &Admin, camera: &Camera, viewer: Viewer) -> Result<Event,
             detail_outcome,
             stages_ms: (sum.answered > 0).then_some(ByStage { skip: 0, values: &stages }),
         },
-        last: if viewer.first { None } else { seconds.last().map(second) },
-        history: viewer.first.then(|| seconds.iter().map(second).collect()),
+        past: Past::of(viewer, &at, |from, to| camera.seconds(from, to), second),
     };
     Event::default().event("camera").json_data(event)
 }

@@ -1,7 +1,8 @@
 //! What the server knows of its cameras: who is there, what became of their frames in the last minutes, and
 //! what somebody who looks is shown of them.
 //!
-//! A frame is noted once, when its answer is handed over: two short locks, no clock, no thread that ticks.
+//! A frame is noted once, when its answer is handed over: three short locks (all cameras together, its own camera,
+//! the workers' time), and no thread that ticks.
 //! Everything else is computed for whoever asks. Figures are over full seconds, so that the page, `/metrics` and
 //! whoever asks twice within a second say the same.
 
@@ -184,19 +185,25 @@ impl Fleet {
     #[must_use]
     pub fn join(&self, name: &CameraId, call: bool, now: Instant) -> Attendance {
         let mut cameras = locked(&self.cameras);
-        let camera =
-            cameras.entry(name.clone()).or_insert_with(|| Arc::new(Camera::new(name.clone(), now)));
-        let attendance = Attendance::new(Arc::clone(camera), call, now);
-        forget_some(&mut cameras, now);
-        self.share_series(&cameras);
+        if let Some(camera) = cameras.get(name) {
+            return Attendance::new(Arc::clone(camera), call, now);
+        }
+        let camera = Arc::new(Camera::new(name.clone(), now));
+        // Before tidying: a camera that nobody attends counts as one that left.
+        let attendance = Attendance::new(Arc::clone(&camera), call, now);
+        cameras.insert(name.clone(), camera);
+        self.tidy(&mut cameras, now);
         attendance
     }
 
     /// Forgets cameras that left long ago.
     pub fn forget(&self, now: Instant) {
-        let mut cameras = locked(&self.cameras);
-        forget_some(&mut cameras, now);
-        self.share_series(&cameras);
+        self.tidy(&mut locked(&self.cameras), now);
+    }
+
+    fn tidy(&self, cameras: &mut BTreeMap<CameraId, Arc<Camera>>, now: Instant) {
+        forget_some(cameras, now);
+        self.share_series(cameras);
     }
 
     /// Gives the series that are free to cameras without. Who has them keeps them: series that come and go
@@ -368,7 +375,10 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{clock, limits::HISTORY_SECONDS};
+    use crate::{
+        clock,
+        limits::{HISTORY_SECONDS, STALE},
+    };
 
     const MS: Duration = Duration::from_millis(1);
     const SECOND: Duration = Duration::from_secs(1);
@@ -455,8 +465,8 @@ mod tests {
         play(&fleet, std::slice::from_ref(&camera), 5, MS);
         let last = start + 4900 * MS;
         let state = |after| camera.camera().state(last + after);
-        assert_eq!(state(1900 * MS), State::Live);
-        assert_eq!(state(2100 * MS), State::Stale);
+        assert_eq!(state(STALE), State::Live);
+        assert_eq!(state(STALE + MS), State::Stale);
         let figures = fleet.figures(last + 3 * SECOND);
         assert_eq!((figures.live, figures.stale), (0, 1));
         drop(camera);

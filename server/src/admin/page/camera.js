@@ -1,40 +1,56 @@
 // One camera: its figures, its last minutes, its latest picture.
 
-import { h, text, attribute, figure } from "./dom.js";
+import { Figure, h, text, attribute, figure } from "./dom.js";
 import { Parts, Seconds, frames, latency } from "./chart.js";
-import { count, ms, outcome, rate, span } from "./format.js";
-import { late } from "./fleet.js";
+import { FAILED, DROPPED, MEANING, cameraVerdict, count, late, ms, msParts, outcome, percent, rate, several, span } from "./format.js";
 import { Picture } from "./picture.js";
 import { listen } from "./stream.js";
 
 const STAGES = ["queue", "decode", "preprocess", "inference", "postprocess"];
 
 export class CameraPage {
-  constructor(name, { onstate, onevent }) {
+  constructor(name, { ontrouble, onevent }) {
     this.name = name;
+    this.parts = { ontrouble, onevent };
     this.seconds = new Seconds();
     this.state = h("span", { class: "state", "data-key": "state" });
-    this.facts = h("dl", { class: "facts" });
-    this.values = new Map();
+    this.head = [h("span", { class: "name" }, name), this.state];
+    this.figures = {
+      fps: new Figure("Frames per second", "fps"),
+      slowest: new Figure("Slowest of 10 s", "slowest-10s", { unit: "ms" }),
+      mean: new Figure("Mean of 10 s", "mean-10s", { unit: "ms" }),
+      last: new Figure("Last outcome", "last"),
+      size: new Figure("Picture", "size"),
+      age: new Figure("Last message", "silent", { unit: "ago" }),
+    };
+    this.bar = new Parts("Mean time of an answer by stage", STAGES);
+    this.sum = h("b");
     this.refusal = h("p", { class: "refusal" });
-    this.parts = new Parts("Mean time of an answer by stage", STAGES);
-    this.latency = latency(100, true);
+    this.latency = latency(true);
     this.frames = frames();
     this.picture = new Picture(name);
     this.outcomes = h("tbody");
     this.rows = new Map();
+    this.received = h("b", { "data-key": "received" });
     this.element = h("div", { class: "one" },
-      h("p", { class: "back" }, h("a", { href: "#/" }, "← All cameras")),
-      h("h1", {}, h("span", { class: "name" }, name), " ", this.state),
-      h("div", { class: "columns" },
-        this.picture.element,
-        h("section", { class: "card", "aria-labelledby": "now" }, h("h2", { id: "now" }, "Now"), this.facts, this.refusal)),
-      h("section", { class: "card", "aria-labelledby": "stages" }, h("h2", { id: "stages" }, "Mean time of an answer, by stage"), this.parts.element),
-      h("div", { class: "charts" }, this.latency.element, this.frames.element),
-      h("section", { class: "card", "aria-labelledby": "counts" }, h("h2", { id: "counts" }, "What became of its frames"),
-        h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Outcome"), h("th", { scope: "col" }, "Frames"))), this.outcomes)));
-    this.onevent = onevent;
-    this.stream = listen(`/live/cameras/${encodeURIComponent(name)}`, "camera", (event) => this.draw(event), onstate);
+      this.picture.element,
+      h("div", { class: "side" },
+        h("dl", { class: "figures" }, ...Object.values(this.figures).map(({ element }) => element)),
+        h("section", { class: "card", "aria-labelledby": "stages" }, h("h2", { id: "stages", class: "split" }, "Where the time of an answer goes ", this.sum), this.bar.element),
+        this.counts()),
+      h("div", { class: "charts" }, this.latency.element, this.frames.element));
+    this.listen();
+  }
+
+  counts() {
+    return h("section", { class: "card", "aria-labelledby": "counts" }, h("h2", { id: "counts" }, "What became of its ", this.received, " frames"),
+      h("table", { class: "outcomes" }, h("thead", { class: "unseen" }, h("tr", {}, ...["Outcome", "Frames", "Share", "Meaning"].map((name) => h("th", { scope: "col" }, name)))),
+        this.outcomes), this.refusal);
+  }
+
+  listen() {
+    const url = `/live/cameras/${encodeURIComponent(this.name)}`;
+    this.stream = listen(url, "camera", (event) => this.draw(event), this.parts.ontrouble);
   }
 
   close() {
@@ -42,19 +58,22 @@ export class CameraPage {
     this.picture.close();
   }
 
-  get title() {
-    return this.event ? `${this.name}: ${this.event.camera.state}, ${ms(this.event.camera.slowest_ms)}` : this.name;
+  /** A camera that nobody looks at is not listened to: browsers allow six connections to a server, in all tabs. */
+  visible(seen) {
+    this.stream.close();
+    if (seen) this.listen();
+    this.picture.restart();
   }
 
-  fact(name, shown, bad = false) {
-    if (!this.values.has(name)) {
-      const value = h("dd");
-      this.values.set(name, value);
-      this.facts.append(h("div", {}, h("dt", {}, name), value));
-    }
-    const value = this.values.get(name);
-    text(value, shown);
-    value.classList.toggle("bad", bad);
+  get title() {
+    if (!this.event) return this.name;
+    const { camera } = this.event;
+    return camera.slowest_ms === null ? `${this.name} ${camera.state}` : `${this.name} ${camera.state}, ${ms(camera.slowest_ms)}`;
+  }
+
+  get verdict() {
+    const { camera, limit_ms: limit } = this.event;
+    return { ...cameraVerdict(camera, limit), head: this.head };
   }
 
   draw(event) {
@@ -62,34 +81,52 @@ export class CameraPage {
     this.seconds.add(event);
     const { camera, limit_ms: limit } = event;
     attribute(this.element, "data-state", camera.state);
-    figure(this.state, camera.state === "stale" ? `stale for ${span(camera.silent_seconds)}` : camera.state, camera.state);
-    this.fact("Frames per second", rate(camera.fps));
-    this.fact("Slowest answer, 10 s", ms(camera.slowest_ms), late(camera, limit));
-    this.fact("Mean answer, 10 s", ms(camera.mean_ms));
-    this.fact("Last outcome", outcome(camera.outcome), Boolean(camera.outcome) && camera.outcome !== "ok");
-    this.fact("Picture", camera.size ? `${camera.size[0]} × ${camera.size[1]}` : "none decoded yet");
-    this.fact("Streams", String(camera.streams), camera.streams > 1);
-    this.fact("Connected for", span(camera.connected_seconds));
-    this.fact("Last message", `${span(camera.silent_seconds)} ago`);
-    this.refusal.hidden = !camera.detail;
-    text(this.refusal, camera.detail ? `Last refusal, ${outcome(camera.detail_outcome)}: ${camera.detail}` : "");
-    this.parts.draw(camera.stages_ms, null, ms);
-    this.latency.draw(this.seconds.list);
-    this.frames.draw(this.seconds.list);
-    this.counts(camera.outcomes);
+    attribute(this.state, "data-state", camera.state);
+    figure(this.state, camera.state, camera.state);
+    this.drawFigures(camera, limit);
+    const mean = this.bar.draw(camera.stages_ms, null, ms);
+    text(this.sum, camera.stages_ms ? ms(mean) : "");
+    this.latency.draw(this.seconds.list, limit);
+    this.frames.draw(this.seconds.list, limit);
+    this.drawCounts(camera);
     this.picture.allow(event.preview);
-    this.onevent(event);
+    this.parts.onevent(event);
   }
 
-  counts(outcomes) {
+  drawFigures(camera, limit) {
+    const f = this.figures;
+    const time = (tile, value, below, bad) => {
+      const [shown, unit] = msParts(value);
+      tile.draw(shown, value, below, bad);
+      text(tile.unit, unit);
+    };
+    const streams = camera.streams === 1 ? "one stream" : `${several(camera.streams, "stream")} of this name`;
+    f.fps.draw(rate(camera.fps), camera.fps, streams, camera.streams > 1);
+    time(f.slowest, camera.slowest_ms, `limit ${limit} ms`, late(camera, limit));
+    time(f.mean, camera.mean_ms, camera.mean_ms === null ? "no answer in 10 s" : "of OK answers", false);
+    f.last.draw(outcome(camera.outcome), camera.outcome, MEANING[camera.outcome] ?? "", FAILED.includes(camera.outcome));
+    f.size.draw(camera.size ? camera.size.join(" × ") : "–", camera.size?.join("x"), camera.size ? "pixels, upright" : "none decoded yet");
+    f.age.draw(camera.silent_seconds < 1 ? "now" : span(camera.silent_seconds), camera.silent_seconds, camera.state === "gone" ? "it has left" : `connected for ${span(camera.connected_seconds)}`, camera.state === "stale");
+    f.age.unit.hidden = camera.silent_seconds < 1;
+  }
+
+  drawCounts({ received, outcomes, detail, detail_outcome: refused }) {
+    figure(this.received, count(received), received);
     for (const [name, number] of Object.entries(outcomes)) {
       if (number > 0 && !this.rows.has(name)) {
-        const value = h("td", { "data-key": `outcome-${name}` });
-        this.rows.set(name, value);
-        this.outcomes.append(h("tr", {}, h("th", { scope: "row" }, outcome(name)), value));
+        const [value, share] = [h("td", { "data-key": `outcome-${name}` }), h("td")];
+        const kind = DROPPED.includes(name) ? "dropped" : FAILED.includes(name) ? "failed" : name === "ok" ? "answered" : "rest";
+        this.rows.set(name, { value, share });
+        this.outcomes.append(h("tr", {}, h("th", { scope: "row" }, h("span", { class: `swatch ${kind}` }), outcome(name)), value, share, h("td", { class: "soft" }, MEANING[name] ?? "")));
       }
-      const value = this.rows.get(name);
-      if (value) figure(value, count(number), number);
+      const row = this.rows.get(name);
+      if (row) {
+        figure(row.value, count(number), number);
+        const of = number / Math.max(1, received);
+        text(row.share, number > 0 && of < 0.005 ? "< 1 %" : percent(of));
+      }
     }
+    this.refusal.hidden = !detail;
+    text(this.refusal, detail ? `Last refusal, ${outcome(refused)}: ${detail}` : "");
   }
 }
