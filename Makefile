@@ -8,7 +8,7 @@ export PATH := $(PATH):$(CURDIR)/models/cache/bin
 .NOTPARALLEL:
 .PHONY: help setup setup-test demo test test-promises soak fuzz mutants deny fmt lint unit accuracy bench \
     bench-build bench-peers picture check-pages check-live \
-    check-deploy check-alerts test-alerts test-dashboards clean
+    check-deploy check-alerts test-alerts test-dashboards test-fleet check-docs book clean
 
 # Length of the soak; CPU seconds for each fuzz target, of which FUZZ="--seed 1 decode" are further arguments.
 MINUTES ?= 20
@@ -39,7 +39,8 @@ lint: ## Clippy with warnings as errors, shell and Python syntax
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	for script in deploy/demo.sh .ci/run fuzz/rustc.sh; do bash -n $$script || exit 1; done
 	$(PYTHON) -m compileall -q models/*.py benches/accuracy benches/peers server/tests/reference \
-	    server/tests/mutations client-sim/tests/browser server/tests/browser promises fuzz/*.py
+	    server/tests/mutations client-sim/tests/browser server/tests/browser promises fuzz/*.py \
+	    deploy/checks deploy/observe docs/check
 
 unit: ## All tests (set up first)
 	$(PYTHON) -m unittest discover -s models
@@ -47,6 +48,13 @@ unit: ## All tests (set up first)
 	$(PYTHON) -m unittest discover -s promises/tests
 	$(PYTHON) -m unittest discover -s fuzz
 	$(PYTHON) -m unittest discover -s server/tests/mutations
+	$(PYTHON) -m unittest discover -s deploy/observe/tests
+	$(PYTHON) -m unittest discover -s deploy/checks/tests
+	$(PYTHON) -m unittest discover -s docs/check/tests
+	$(PYTHON) deploy/checks/check.py --fast
+	$(PYTHON) docs/check/run.py --list > /dev/null
+	$(PYTHON) docs/check/contract.py
+	$(PYTHON) docs/check/links.py
 	cargo test --workspace --locked
 
 test-promises: setup ## The promises, each held against a running server (root on Debian, half an hour); docs/promises.md
@@ -107,7 +115,20 @@ test-dashboards: setup ## Every query of the dashboards has an answer on a live 
 	cargo build --release --locked -p vedette-server -p client-sim
 	$(PYTHON) deploy/observe/dashboards.py
 
-check-live: setup ## The live page of a real server in a browser (needs Chromium); pictures in target/live
+test-fleet: setup ## Servers behind proxies are killed, drained and added, three times; table in docs/fleet.md (half an hour)
+	$(PYTHON) promises/fleet.py --runs 3
+
+check-docs: setup ## What the pages say is run: commands, files, the contract, links; DOCS=--all: the slow ones too
+	cargo build --release --locked -p vedette-server -p client-sim
+	$(PYTHON) docs/check/run.py $(DOCS)
+	$(PYTHON) docs/check/contract.py
+	$(PYTHON) docs/check/links.py
+
+book: ## The pages as a book in target/book (needs mdBook)
+	$(PYTHON) docs/check/site.py
+
+check-live: setup ## The live page in a browser (needs Node and Chromium); pictures in target/live
+	node --test server/tests/browser/*.test.mjs
 	cargo build --release --locked -p vedette-server -p client-sim
 	$(PYTHON) server/tests/browser/check.py
 
